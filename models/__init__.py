@@ -1,0 +1,1 @@
+"""Models, their data and their training. The only package, besides the worker, that may import torch."""

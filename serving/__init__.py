@@ -1,0 +1,1 @@
+"""The prediction server: HTTP at the edge, a pipeline of pure decisions, replicas behind it."""

@@ -1,0 +1,1 @@
+"""Ways to reach a replica. All of them pass the one conformance suite in `tests/contract`."""
