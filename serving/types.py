@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
-import numpy as np
 from numpy.typing import NDArray
 
 Parameter: TypeAlias = str | int | float | bool
@@ -139,22 +138,22 @@ class Provenance:
     error_estimate: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """One row on its way in.
+    """One row on its way in; compared by identity.
 
     Attributes:
-        row: the row, float32, in the item shape of the model's input.
+        row: the row, in the item shape and the datatype of the model's input.
         deadline: the loop's time by which its caller must have an answer.
         raw: not fit for coding (it holds a non-finite value); it is answered by the model itself.
     """
 
-    row: NDArray[np.float32]
+    row: NDArray[Any]
     deadline: float
     raw: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Answer:
     """One row on its way out: the output in the item shape of the model's output."""
 

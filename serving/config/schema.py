@@ -44,6 +44,8 @@ class ModelSettings(_Section):
 class _Replicas(_Section):
     straggler_policy: Literal["cancel", "drain"] = "cancel"
     """What happens to a call that nobody needs any more: close its connection, or let it finish unheard."""
+    drain_timeout_ms: float = Field(default=5000, gt=0)
+    """With `drain`: the longest that such a call may go on."""
     max_in_flight: int = Field(default=16, ge=1)
     """Calls a replica may have open; past that it is sent nothing, and the code absorbs its absence."""
     connect_timeout_ms: float = Field(default=1000, gt=0)
@@ -101,6 +103,10 @@ class GroupingSettings(_Section):
 
     window_ms: float = Field(default=10.0, ge=0)
     """Longest wait of a row for others to fill its group. 0 sends each request at once."""
+    max_groups_per_call: int = Field(default=32, ge=1)
+    """Groups that wait together share their upstream calls, up to this many; each adds a row to every call."""
+    non_finite_rows: Literal["refuse", "uncoded"] = "refuse"
+    """A row with NaN or infinity would spoil its whole group: refuse the request, or answer the row by itself."""
     max_queued_rows: int = Field(default=4096, ge=1)
     """Rows admitted and not yet answered; past that a request gets 503 with Retry-After."""
     max_queued_bytes: int = Field(default=512 * 1024 * 1024, ge=1)

@@ -1,0 +1,194 @@
+"""One batch: groups of the same scheme that were due together, from encoding to their last answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding.output_domain import OutputDomain
+from coding.scheme import Scheme
+from serving.collect import Collector, Progress
+from serving.dispatch import Dispatcher, Flight, Member
+from serving.errors import BadReplicaAnswer, DeadlineExceeded, ServingError, TooFewReplicas, TransportError
+from serving.grouping import Group
+from serving.observe import Observer
+from serving.replicas import ReplicaSet, Seat
+from serving.types import Answer, ModelMetadata, Obtained, Provenance, Query
+
+Resolve: TypeAlias = Callable[[Query, "Answer | ServingError"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What every batch needs to run.
+
+    Attributes:
+        replicas: gives each group its seats.
+        dispatcher: sends the calls.
+        domain: where outputs are decoded (logits, or as they are).
+        metadata: the served model.
+        observer: told what happens.
+        reserve_s: kept back from each deadline for decoding and sending the answer.
+    """
+
+    replicas: ReplicaSet
+    dispatcher: Dispatcher
+    domain: OutputDomain
+    metadata: ModelMetadata
+    observer: Observer
+    reserve_s: float
+
+
+class Batch:
+    """Runs groups of one scheme; implements the dispatcher's `Sink`.
+
+    Args:
+        groups: each of exactly `scheme.k` queries.
+        scheme: how they are encoded.
+        stages: what it needs to run.
+        resolve: given each query with its answer or its error, once.
+    """
+
+    def __init__(self, groups: Sequence[Group], scheme: Scheme, stages: Stages, resolve: Resolve) -> None:
+        self._groups = groups
+        self._scheme = scheme
+        self._stages = stages
+        self._resolve = resolve
+        self._collectors = [Collector(scheme) for _ in groups]
+        self._arrivals: list[dict[int, NDArray[Any]]] = [{} for _ in groups]
+        self._seats: list[tuple[Seat, ...]] = []
+        self._flight: Flight | None = None
+        self._last_error: TransportError | None = None
+
+    async def run(self) -> None:
+        """Encode, send, and answer every query as soon as its group allows; resolves them all."""
+        loop = asyncio.get_running_loop()
+        payloads = self._encode(loop)
+        tasks = self._scheme.tasks
+        self._seats = [self._stages.replicas.place(len(tasks)) for _ in self._groups]
+        flight = self._stages.dispatcher.flight(
+            payloads, self._seats, [task.delay_s for task in tasks], self._stages.metadata, self
+        )
+        self._flight = flight
+        self._erase_unusable()
+        deadlines = {query.deadline for group in self._groups for query in group.queries}
+        timers = [loop.call_at(when - self._stages.reserve_s, self._expire, when) for when in deadlines]
+        try:
+            await flight.run()
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    def fail(self, error: ServingError) -> None:
+        """Give every query that still waits this error; for the end of a batch that broke."""
+        for position, collector in enumerate(self._collectors):
+            self._fail(position, collector.open_slots, error)
+
+    def withdraw(self, query: Query) -> None:
+        """The query's caller left; cancel what only it needed."""
+        for position, group in enumerate(self._groups):
+            slots = [slot for slot, other in enumerate(group.queries) if other is query]
+            if slots:
+                self._obey(position, self._collectors[position].on_withdrawn(slots))
+
+    def task_started(self, member: Member) -> None:
+        """A delayed task was sent."""
+        position, task = member
+        self._collectors[position].on_started(task)
+
+    def task_arrived(self, member: Member, output: NDArray[Any]) -> None:
+        """One row came back; one that is not finite counts as a failure of this task only."""
+        position, task = member
+        if self._groups[position].reason != "raw" and not np.isfinite(output).all():
+            name = self._seats[position][task].replica.name
+            self.tasks_failed([member], BadReplicaAnswer(f"{name} answered a value that is not finite"))
+            return
+        self._arrivals[position][task] = self._stages.domain.to_coding(output[np.newaxis])
+        self._obey(position, self._collectors[position].on_arrival(task))
+
+    def tasks_failed(self, members: Sequence[Member], error: TransportError) -> None:
+        """A call failed, and with it these tasks."""
+        self._last_error = error
+        for position in sorted({position for position, _ in members}):
+            failed = [task for where, task in members if where == position]
+            self._obey(position, self._collectors[position].on_failure(failed))
+
+    def _encode(self, loop: asyncio.AbstractEventLoop) -> NDArray[Any]:
+        started = loop.time()
+        rows = np.stack([[query.row for query in group.queries] for group in self._groups])
+        wire = rows.dtype
+        if wire == np.float16:
+            rows = rows.astype(np.float32)
+        payloads = self._scheme.encode(rows).astype(wire, copy=False)
+        self._stages.observer.stage_done("encode", loop.time() - started)
+        return payloads
+
+    def _erase_unusable(self) -> None:
+        for position, seats in enumerate(self._seats):
+            erased = [task for task, seat in enumerate(seats) if not seat.usable]
+            if erased:
+                self._obey(position, self._collectors[position].on_failure(erased))
+
+    def _expire(self, deadline: float) -> None:
+        for position, group in enumerate(self._groups):
+            due = [slot for slot, query in enumerate(group.queries) if query.deadline == deadline]
+            progress = self._collectors[position].on_deadline(due)
+            late = DeadlineExceeded(f"the deadline passed when {self._tally(position)}")
+            self._obey(position, progress, late)
+
+    def _obey(self, position: int, progress: Progress, reason: ServingError | None = None) -> None:
+        if progress.answer:
+            self._answer(position, progress)
+        if progress.fail:
+            self._fail(position, progress.fail, reason or self._too_few(position))
+        if self._flight is not None:
+            self._flight.start((position, task) for task in progress.start)
+            self._flight.cancel((position, task) for task in progress.cancel)
+
+    def _answer(self, position: int, progress: Progress) -> None:
+        started = asyncio.get_running_loop().time()
+        arrivals = self._arrivals[position]
+        decoded = self._scheme.decode(arrivals)
+        outputs = self._stages.domain.to_client(decoded.outputs)
+        missing = tuple(
+            seat.replica.name for task, seat in enumerate(self._seats[position]) if task not in arrivals
+        )
+        for index, slot in enumerate(decoded.slots):
+            if slot in progress.answer:
+                provenance = Provenance(
+                    obtained=self._obtained(slot, arrivals),
+                    replicas_used=sum(slot in self._scheme.tasks[task].serves for task in arrivals),
+                    missing=missing,
+                    degraded=slot in progress.degraded,
+                    error_estimate=float(decoded.error[index, 0]),
+                )
+                self._resolve(self._groups[position].queries[slot], Answer(outputs[index, 0], provenance))
+        self._stages.observer.stage_done("decode", asyncio.get_running_loop().time() - started)
+
+    def _obtained(self, slot: int, arrivals: Iterable[int]) -> Obtained:
+        """By its own replica alone, by the first of several copies, by a hedge, or by decoding."""
+        tasks = [task for task in self._scheme.tasks if slot in task.serves]
+        if any(len(task.serves) > 1 for task in tasks):
+            return "decoded"
+        if len(tasks) == 1:
+            return "direct"
+        first = min(task for task in arrivals if slot in self._scheme.tasks[task].serves)
+        if any(task.delay_s > 0 for task in tasks):
+            return "hedged" if self._scheme.tasks[first].delay_s > 0 else "direct"
+        return "replicated"
+
+    def _fail(self, position: int, slots: Iterable[int], error: ServingError) -> None:
+        for slot in slots:
+            self._resolve(self._groups[position].queries[slot], error)
+
+    def _too_few(self, position: int) -> TooFewReplicas:
+        detail = f"; the last failure: {self._last_error}" if self._last_error else ""
+        return TooFewReplicas(f"too many replicas failed: {self._tally(position)}{detail}", retry_after_s=1.0)
+
+    def _tally(self, position: int) -> str:
+        return f"{len(self._arrivals[position])} of {len(self._scheme.tasks)} replicas had answered"

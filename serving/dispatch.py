@@ -1,0 +1,207 @@
+"""The dispatcher: sends a batch's upstream calls and cancels them. It obeys and decides nothing.
+
+Groups that were formed together share upstream calls: each replica gets one call that carries its row of every
+group (a call of its own for tasks with a delay). A call is cancelled when no group wants its rows any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import BadReplicaAnswer, TransportError
+from serving.replicas import Replica, ReplicaSet, Seat
+from serving.types import InferRequest, ModelMetadata, NamedTensor
+
+Member: TypeAlias = tuple[int, int]
+"""(group's position in the batch, task index)."""
+
+
+class Sink(Protocol):
+    """Receives what becomes of a batch's tasks; its methods run on the event loop and never block."""
+
+    def task_started(self, member: Member) -> None:
+        """The task's delay passed and it was sent."""
+
+    def task_arrived(self, member: Member, output: NDArray[Any]) -> None:
+        """The task's answer; one row."""
+
+    def tasks_failed(self, members: Sequence[Member], error: TransportError) -> None:
+        """These tasks' call failed."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    replica: Replica
+    delay_s: float
+    members: list[Member]
+    wanted: set[Member] = field(default_factory=set)
+    start_now: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    limit: asyncio.Timeout | None = None
+
+
+class Dispatcher:
+    """Sends batches.
+
+    Args:
+        replicas: told when a call starts and how it ends.
+        drain_s: how long a call that nobody wants any more may go on before it is cancelled: 0 closes its
+            connection at once, more keeps connections warm at the price of occupying the slow replica.
+        clock: the event loop's time.
+    """
+
+    def __init__(self, replicas: ReplicaSet, drain_s: float, clock: Callable[[], float]) -> None:
+        self._replicas = replicas
+        self._drain_s = drain_s
+        self._clock = clock
+
+    def flight(
+        self,
+        payloads: NDArray[Any],
+        placement: Sequence[Sequence[Seat]],
+        delays_s: Sequence[float],
+        metadata: ModelMetadata,
+        sink: Sink,
+    ) -> Flight:
+        """The calls of one batch, not sent yet.
+
+        Args:
+            payloads: shape (n, g, ...), one row per task and group, in the datatype of the model's input.
+            placement: for each of the g groups, the seat of each of its n tasks; those at unusable
+                replicas are not sent.
+            delays_s: seconds before each task is sent.
+            metadata: names and shapes of the model's input and output.
+            sink: receives the events.
+        """
+        calls: dict[tuple[int, float], _Call] = {}
+        for position, seats in enumerate(placement):
+            for index, (seat, delay_s) in enumerate(zip(seats, delays_s, strict=True)):
+                if seat.usable:
+                    key = (seat.replica.number, delay_s)
+                    call = calls.setdefault(key, _Call(seat.replica, delay_s, []))
+                    call.members.append((position, index))
+        for call in calls.values():
+            call.wanted.update(call.members)
+        return Flight(
+            tuple(calls.values()), payloads, metadata, sink, self._replicas, self._clock, self._drain_s
+        )
+
+
+class Flight:
+    """One batch's calls while they are in the air. Made by `Dispatcher.flight`."""
+
+    def __init__(
+        self,
+        calls: tuple[_Call, ...],
+        payloads: NDArray[Any],
+        metadata: ModelMetadata,
+        sink: Sink,
+        replicas: ReplicaSet,
+        clock: Callable[[], float],
+        drain_s: float,
+    ) -> None:
+        self._calls = calls
+        self._call_of = {member: call for call in calls for member in call.members}
+        self._payloads = payloads
+        self._input = metadata.inputs[0]
+        self._item_shape = metadata.outputs[0].item_shape
+        self._sink = sink
+        self._replicas = replicas
+        self._clock = clock
+        self._drain_s = drain_s
+
+    async def run(self) -> None:
+        """Send every call and see it to its end: answered, failed or cancelled.
+
+        Cancelling this cancels every call.
+        """
+        async with asyncio.TaskGroup() as group:
+            for call in self._calls:
+                if call.wanted:
+                    call.task = group.create_task(self._perform(call))
+
+    def start(self, members: Iterable[Member]) -> None:
+        """Send these tasks now, whatever their delay."""
+        for member in members:
+            if member in self._call_of:
+                self._call_of[member].start_now.set()
+
+    def cancel(self, members: Iterable[Member]) -> None:
+        """Nobody wants these tasks any more."""
+        for member in members:
+            call = self._call_of.get(member)
+            if call is None:
+                continue
+            call.wanted.discard(member)
+            if not call.wanted and call.task is not None:
+                self._give_up(call, call.task)
+
+    def _give_up(self, call: _Call, task: asyncio.Task[None]) -> None:
+        if self._drain_s > 0 and call.limit is not None:
+            if not call.limit.expired():
+                call.limit.reschedule(self._clock() + self._drain_s)
+        else:
+            task.cancel()
+
+    async def _perform(self, call: _Call) -> None:
+        if call.delay_s > 0:
+            await self._wait(call)
+        started = self._clock()
+        self._replicas.call_started(call.replica)
+        outcome: Literal["answered", "failed", "cancelled"] = "cancelled"
+        try:
+            async with asyncio.timeout(None) as call.limit:
+                outputs = await self._exchange(call)
+            outcome = "answered"
+        except TimeoutError:
+            return
+        except TransportError as error:
+            outcome = "failed"
+            self._sink.tasks_failed([member for member in call.members if member in call.wanted], error)
+        finally:
+            self._replicas.call_ended(call.replica, outcome, self._clock() - started)
+        if outcome == "answered":
+            for member, output in zip(call.members, outputs, strict=True):
+                if member in call.wanted:
+                    self._sink.task_arrived(member, output)
+
+    async def _wait(self, call: _Call) -> None:
+        try:
+            async with asyncio.timeout(call.delay_s):
+                await call.start_now.wait()
+        except TimeoutError:
+            call.start_now.set()
+            for member in call.members:
+                self._sink.task_started(member)
+
+    async def _exchange(self, call: _Call) -> NDArray[Any]:
+        transport = call.replica.transport
+        if transport is None:
+            raise TransportError(f"{call.replica.name} went down before its call was sent")
+        positions, tasks = zip(*call.members, strict=True)
+        rows = np.ascontiguousarray(self._payloads[list(tasks), list(positions)])
+        request = InferRequest(
+            inputs=(NamedTensor(self._input.name, self._input.datatype, rows),), binary_output=True
+        )
+        response = await transport.infer(request)
+        if len(response.outputs) != 1:
+            raise BadReplicaAnswer(f"{call.replica.name} answered {len(response.outputs)} outputs, not 1")
+        outputs = response.outputs[0].data
+        if outputs.shape[0] != len(rows) or not _fits(outputs.shape[1:], self._item_shape):
+            raise BadReplicaAnswer(
+                f"{call.replica.name} answered shape {list(outputs.shape)} to {len(rows)} rows, "
+                f"the model's output is {[-1, *self._item_shape]}"
+            )
+        return outputs
+
+
+def _fits(shape: tuple[int, ...], declared: tuple[int, ...]) -> bool:
+    return len(shape) == len(declared) and all(
+        want in (-1, have) for have, want in zip(shape, declared, strict=True)
+    )

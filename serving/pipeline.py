@@ -1,0 +1,168 @@
+"""The order of the stages: group, encode, dispatch, collect, decode. Nothing else knows it.
+
+A caller hands over the rows of one request and waits. Rows become groups, and groups that are due together become
+batches, each of which runs as one task of the pipeline's own task group. Whatever happens there, every caller's
+future is resolved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import structlog
+from numpy.typing import NDArray
+
+from coding.scheme import Scheme, SchemeParams
+from serving.batch import Batch, Stages
+from serving.errors import DeadlineExceeded, Draining, ServingError
+from serving.grouping import Group, GroupFormer
+from serving.types import Answer, Query
+
+_log = structlog.get_logger(__name__)
+
+
+class Pipeline:
+    """Answers rows through coded replicas. Made inside a running event loop.
+
+    Args:
+        params: the scheme's parameters; a group of any size gets its own scheme from them.
+        former: forms the groups.
+        stages: what a batch needs to run.
+    """
+
+    def __init__(self, params: SchemeParams, former: GroupFormer, stages: Stages) -> None:
+        self._params = params
+        self._former = former
+        self._stages = stages
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._futures: dict[Query, asyncio.Future[Answer]] = {}
+        self._batches: dict[Query, Batch] = {}
+        self._accepting = True
+        self._enough = _enough(params.build(params.k))
+        stages.replicas.on_change(self._wake.set)
+
+    @property
+    def pending(self) -> int:
+        """Rows whose callers wait."""
+        return len(self._futures)
+
+    async def answer(
+        self, rows: Sequence[NDArray[Any]], deadline: float, *, raw: Sequence[bool] = ()
+    ) -> list[Answer]:
+        """Answer the rows of one request, in order.
+
+        Args:
+            rows: each in the item shape and datatype of the model's input.
+            deadline: the loop's time by which the answers must be there.
+            raw: which rows must not be coded; none by default.
+
+        Raises:
+            QueueFull: the admission limit is reached; nothing was queued.
+            Draining: the server is shutting down.
+            TooFewReplicas: too many replicas failed for one of the rows.
+            DeadlineExceeded: the deadline passed first.
+        """
+        if not self._accepting:
+            raise Draining("the server is shutting down")
+        flags = raw or [False] * len(rows)
+        queries = [Query(row, deadline, flag) for row, flag in zip(rows, flags, strict=True)]
+        self._former.add(queries, self._loop.time())
+        futures = [self._loop.create_future() for _ in queries]
+        self._futures.update(zip(queries, futures, strict=True))
+        self._wake.set()
+        try:
+            async with asyncio.timeout_at(deadline):
+                return list(await asyncio.gather(*futures))
+        except TimeoutError as error:
+            raise DeadlineExceeded("the deadline passed before enough replicas had answered") from error
+        finally:
+            self._leave(queries)
+
+    def stop_accepting(self) -> None:
+        """Refuse new rows; those already accepted are answered."""
+        self._accepting = False
+
+    async def run(self) -> None:
+        """Form and run batches until cancelled; then fail whatever still waits."""
+        try:
+            async with asyncio.TaskGroup() as running:
+                while True:
+                    await self._until_due()
+                    for batch in self._form():
+                        running.create_task(self._run(batch))
+        finally:
+            self._accepting = False
+            for query in list(self._futures):
+                self._resolve(query, Draining("the server shut down before this request was answered"))
+
+    async def _until_due(self) -> None:
+        while True:
+            self._wake.clear()
+            due_at = self._former.due_at()
+            can_send = due_at is not None and self._has_capacity()
+            if due_at is not None and can_send and due_at <= self._loop.time():
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due_at if can_send else None):
+                    await self._wake.wait()
+            # One turn of the loop: requests that arrived together share their upstream calls.
+            await asyncio.sleep(0)
+
+    def _has_capacity(self) -> bool:
+        """Whether a group sent now finds enough replicas, or can only be failed at once."""
+        serving = self._stages.replicas.serving
+        return serving == 0 or self._stages.replicas.available >= min(self._enough, serving)
+
+    def _form(self) -> list[Batch]:
+        """One batch for each scheme among the groups that are due."""
+        by_scheme: dict[tuple[int, bool], list[Group]] = {}
+        for group in self._former.take(self._loop.time()):
+            by_scheme.setdefault((group.rows, group.reason == "raw"), []).append(group)
+            self._stages.observer.group_formed(group.rows, self._params.k, group.reason, group.waited_s)
+        batches = []
+        for (rows, _), groups in by_scheme.items():
+            batch = Batch(groups, self._params.build(rows), self._stages, self._resolve)
+            batches.append(batch)
+            self._batches.update((query, batch) for group in groups for query in group.queries)
+        return batches
+
+    async def _run(self, batch: Batch) -> None:
+        try:
+            await batch.run()
+        except Exception:
+            # A defect of ours must not take other batches down with this one, nor leave a caller waiting.
+            _log.exception("batch_broke")
+        finally:
+            batch.fail(ServingError("the server failed to answer this request"))
+
+    def _resolve(self, query: Query, result: Answer | ServingError) -> None:
+        future = self._futures.get(query)
+        if future is None or future.done():
+            return
+        if isinstance(result, Answer):
+            future.set_result(result)
+            self._stages.observer.row_answered(result.provenance)
+        else:
+            future.set_exception(result)
+
+    def _leave(self, queries: Sequence[Query]) -> None:
+        """Forget a request's rows, and withdraw those that nobody answered."""
+        for query in queries:
+            future = self._futures.pop(query)
+            batch = self._batches.pop(query, None)
+            unanswered = future.cancelled() or not future.done()
+            if batch is None:
+                self._former.withdraw(query)
+            elif unanswered:
+                batch.withdraw(query)
+            self._former.release(query)
+
+
+def _enough(scheme: Scheme) -> int:
+    """The fewest arrivals that can answer every slot."""
+    everything = frozenset(range(scheme.k))
+    return next(n for n in range(1, len(scheme.tasks) + 1) if scheme.answerable(set(range(n))) == everything)

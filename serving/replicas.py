@@ -1,0 +1,235 @@
+"""The replicas: who is fit for work, how much each has in hand, and which task of a group goes to which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from serving.config.schema import HttpReplicas, LocalReplicas
+from serving.health import Health, State
+from serving.observe import CallOutcome, Observer
+from serving.transport.base import Transport
+
+_log = structlog.get_logger(__name__)
+
+
+class Replica:
+    """One replica: its name, its health, its open calls and, while it is up, the way to reach it."""
+
+    def __init__(self, number: int, name: str, health: Health) -> None:
+        self.number = number
+        self.name = name
+        self.health = health
+        self.transport: Transport | None = None
+        self.in_flight = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a task of a group belongs; an unusable replica keeps its seat and the task is an erasure."""
+
+    replica: Replica
+    usable: bool
+
+
+class ReplicaSet:
+    """All replicas of one model.
+
+    Args:
+        names: one per replica, in the order of the ring that groups rotate over.
+        settings: limits and intervals.
+        clock: the event loop's time.
+        observer: told of every change of state and every call.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        settings: LocalReplicas | HttpReplicas,
+        clock: Callable[[], float],
+        observer: Observer,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._observer = observer
+        hang_after_s = settings.hang_after_ms / 1000
+        self._ring = [Replica(number, name, Health(hang_after_s)) for number, name in enumerate(names)]
+        self._turn = 0
+        self._tasks: asyncio.TaskGroup | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    @property
+    def states(self) -> dict[str, State]:
+        """Each replica's state by name."""
+        return {replica.name: replica.health.state for replica in self._ring}
+
+    @property
+    def serving(self) -> int:
+        """How many replicas are fit for work, busy or not."""
+        return sum(replica.health.serving for replica in self._ring)
+
+    @property
+    def available(self) -> int:
+        """How many of those are under their in-flight limit."""
+        return sum(self._is_available(replica) for replica in self._ring)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a replica may have become available."""
+        self._listeners.append(listener)
+
+    def any_transport(self) -> Transport | None:
+        """A way to reach some replica that serves."""
+        return next((replica.transport for replica in self._ring if replica.health.serving), None)
+
+    def place(self, tasks: int) -> tuple[Seat, ...]:
+        """Give each task of one group a replica of its own.
+
+        The ring is turned by one from group to group, so that one bad replica does not always take the same
+        point of the curve. Bad ones are passed over while there are enough good ones; past that they keep their
+        places on the ring, and the erasures wander from group to group with them.
+
+        Args:
+            tasks: at most the number of replicas.
+        """
+        start, self._turn = self._turn, (self._turn + 1) % len(self._ring)
+        ring = [Seat(replica, self._is_available(replica)) for replica in self._ring[start:] + self._ring[:start]]
+        spare = max(0, tasks - sum(seat.usable for seat in ring))
+        seats: list[Seat] = []
+        for seat in ring:
+            if len(seats) == tasks:
+                break
+            if seat.usable:
+                seats.append(seat)
+            elif spare:
+                spare -= 1
+                seats.append(seat)
+                self._observer.task_skipped(seat.replica.name)
+        return tuple(seats)
+
+    def call_started(self, replica: Replica) -> None:
+        """An upstream call goes out."""
+        replica.in_flight += 1
+        replica.health.on_sent(self._clock())
+
+    def call_ended(self, replica: Replica, outcome: CallOutcome, seconds: float) -> None:
+        """An upstream call ended, well or not."""
+        before = replica.health.state
+        replica.in_flight -= 1
+        now = self._clock()
+        if outcome == "answered":
+            replica.health.on_answered(now)
+        elif outcome == "failed":
+            replica.health.on_failed(now)
+        else:
+            replica.health.on_cancelled(now)
+        self._observer.call_done(replica.name, outcome, seconds)
+        self._note(replica, before)
+        self._changed()
+
+    def attach(self, number: int, transport: Transport) -> None:
+        """A replica can be reached from now on; it serves once it says that it is ready."""
+        replica = self._ring[number]
+        replica.transport = transport
+        self._spawn(self._bring_up(replica, transport))
+
+    def detach(self, number: int, reason: str) -> None:
+        """A replica's process is gone."""
+        replica = self._ring[number]
+        transport, replica.transport = replica.transport, None
+        before = replica.health.state
+        replica.health.on_down()
+        self._note(replica, before, reason=reason)
+        if transport is not None:
+            self._spawn(transport.aclose())
+        self._changed()
+
+    async def run(self) -> None:
+        """Bring replicas up and probe the doubtful ones, until cancelled; then close every connection."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                while True:
+                    await asyncio.sleep(self._settings.probe_interval_ms / 1000)
+                    await self._probe_doubtful()
+        finally:
+            self._tasks = None
+            for replica in self._ring:
+                if replica.transport is not None:
+                    await replica.transport.aclose()
+
+    async def _bring_up(self, replica: Replica, transport: Transport) -> None:
+        while replica.transport is transport:
+            if await self._probe(transport):
+                if replica.transport is transport:
+                    self._mark_up(replica)
+                return
+            await asyncio.sleep(self._settings.probe_interval_ms / 1000)
+
+    async def _probe_doubtful(self) -> None:
+        for replica in self._ring:
+            before = replica.health.state
+            replica.health.review(self._clock())
+            self._note(replica, before)
+        doubtful = [
+            (replica, replica.transport)
+            for replica in self._ring
+            if replica.health.state in ("suspect", "ejected") and replica.transport is not None
+        ]
+        async with asyncio.TaskGroup() as probes:
+            for replica, transport in doubtful:
+                probes.create_task(self._decide(replica, transport))
+
+    async def _decide(self, replica: Replica, transport: Transport) -> None:
+        answered = await self._probe(transport)
+        if replica.transport is not transport:
+            return
+        if answered:
+            self._mark_up(replica)
+            return
+        before = replica.health.state
+        replica.health.on_probe_failed(may_eject=self._may_eject())
+        self._note(replica, before)
+
+    async def _probe(self, transport: Transport) -> bool:
+        try:
+            async with asyncio.timeout(self._settings.probe_timeout_ms / 1000):
+                return await transport.ready()
+        except TimeoutError:
+            return False
+
+    def _mark_up(self, replica: Replica) -> None:
+        before = replica.health.state
+        replica.health.on_up()
+        self._note(replica, before)
+        self._changed()
+
+    def _may_eject(self) -> bool:
+        ejected = sum(replica.health.state == "ejected" for replica in self._ring)
+        return ejected + 1 <= self._settings.max_ejected_share * len(self._ring)
+
+    def _is_available(self, replica: Replica) -> bool:
+        return replica.health.serving and replica.in_flight < self._settings.max_in_flight
+
+    def _note(self, replica: Replica, before: State, **details: str) -> None:
+        after = replica.health.state
+        if after == before:
+            return
+        self._observer.replica_state(replica.name, after)
+        tell = _log.info if after == "healthy" else _log.warning
+        tell("replica_state", replica=replica.name, was=before, now=after, **details)
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._tasks is None:
+            work.close()
+            raise RuntimeError("ReplicaSet.run() must be running before replicas come and go")
+        self._tasks.create_task(work)

@@ -1,0 +1,175 @@
+"""The coded frontend as an inference service: tensors to rows, rows to answers, answers to tensors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding.scheme import SchemeParams
+from serving.config.schema import Settings
+from serving.errors import BadRequest, ConfigError, NotReady, ServingError
+from serving.observe import Observer
+from serving.pipeline import Pipeline
+from serving.protocol.datatypes import DTYPES
+from serving.protocol.provenance import parameters_of
+from serving.protocol.validate import check_against
+from serving.replicas import ReplicaSet
+from serving.types import Answer, InferRequest, InferResponse, ModelMetadata, NamedTensor
+
+MICROSECONDS = 1_000_000
+
+
+class CodedService:
+    """Answers V2 requests through the pipeline; not ready until the pipeline has been handed over."""
+
+    def __init__(self, settings: Settings, replicas: ReplicaSet, observer: Observer) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._observer = observer
+        self._metadata: ModelMetadata | None = None
+        self._pipeline: Pipeline | None = None
+        self._fewest = fewest_arrivals(settings.scheme)
+
+    def open(self, metadata: ModelMetadata, pipeline: Pipeline) -> None:
+        """The replicas have answered a warm-up: serve from now on."""
+        self._metadata = metadata
+        self._pipeline = pipeline
+
+    def close(self) -> None:
+        """Refuse new requests; those in hand are answered."""
+        if self._pipeline is not None:
+            self._pipeline.stop_accepting()
+
+    @property
+    def pending(self) -> int:
+        """Rows whose callers wait."""
+        return self._pipeline.pending if self._pipeline is not None else 0
+
+    def metadata(self) -> ModelMetadata:
+        """The replicas' metadata under the served name.
+
+        Raises:
+            NotReady: no replica has told it yet.
+        """
+        if self._metadata is None:
+            raise NotReady("the replicas are still starting; try again soon", retry_after_s=1.0)
+        return self._metadata
+
+    def ready(self) -> bool:
+        """Whether enough replicas serve for an answer, if a degraded one."""
+        pipeline = self._pipeline
+        return pipeline is not None and pipeline.accepting and self._replicas.serving >= self._fewest
+
+    async def infer(self, request: InferRequest) -> InferResponse:
+        """Answer one request through coded replicas."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        outcome = "cancelled"
+        try:
+            response = await self._infer(request, started)
+            outcome = "ok"
+        except ServingError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self._observer.request_done(outcome, loop.time() - started)
+        return response
+
+    async def _infer(self, request: InferRequest, started: float) -> InferResponse:
+        metadata = self.metadata()
+        pipeline = self._pipeline
+        if pipeline is None:
+            raise NotReady("the replicas are still starting; try again soon", retry_after_s=1.0)
+        check_against(metadata, request)
+        rows = request.inputs[0].data
+        raw = self._non_finite(request.inputs[0])
+        answers = await pipeline.answer(list(rows), self._deadline(request, started), raw=raw)
+        return self._respond(metadata, request, answers)
+
+    def _deadline(self, request: InferRequest, started: float) -> float:
+        timeout_us = request.parameters.get("timeout", 0)
+        if isinstance(timeout_us, bool) or not isinstance(timeout_us, int) or timeout_us < 0:
+            raise BadRequest(f"parameters.timeout must be microseconds, an integer >= 0, got {timeout_us!r}")
+        return started + (timeout_us / MICROSECONDS if timeout_us else self._settings.deadline_ms / 1000)
+
+    def _non_finite(self, tensor: NamedTensor) -> Sequence[bool]:
+        """Which rows must not be coded, since a NaN would spread over their whole group.
+
+        Raises:
+            BadRequest: the configuration refuses such rows.
+        """
+        if not np.issubdtype(tensor.data.dtype, np.floating):
+            return ()
+        finite = np.isfinite(tensor.data.reshape(len(tensor.data), -1)).all(axis=1)
+        if finite.all():
+            return ()
+        if self._settings.grouping.non_finite_rows == "refuse":
+            row = int(np.argmin(finite))
+            flat = tensor.data[row].ravel()
+            where = int(np.argmin(np.isfinite(flat)))
+            raise BadRequest(
+                f'input "{tensor.name}": values must be finite, got {flat[where]} in row {row} at element {where} '
+                "(grouping.non_finite_rows: uncoded would answer such rows by themselves)"
+            )
+        return [not bool(row) for row in finite]
+
+    def _respond(
+        self, metadata: ModelMetadata, request: InferRequest, answers: Sequence[Answer]
+    ) -> InferResponse:
+        output = metadata.outputs[0]
+        data: NDArray[np.generic] = np.stack([answer.output for answer in answers])
+        tensor = NamedTensor(output.name, output.datatype, data.astype(DTYPES[output.datatype], copy=False))
+        return InferResponse(
+            model_name=metadata.name,
+            model_version=metadata.versions[0] if metadata.versions else None,
+            id=request.id,
+            outputs=(tensor,),
+            parameters=parameters_of([answer.provenance for answer in answers]),
+        )
+
+
+def fewest_arrivals(params: SchemeParams) -> int:
+    """The fewest arrivals from which a full group can be answered at its deadline."""
+    scheme = params.build(params.k)
+    everything = frozenset(range(scheme.k))
+    return next(
+        count
+        for count in range(1, len(scheme.tasks) + 1)
+        if scheme.answerable(frozenset(range(count)), at_deadline=True) == everything
+    )
+
+
+def check_servable(metadata: ModelMetadata, settings: Settings) -> None:
+    """Whether this model can be served under this configuration.
+
+    Raises:
+        ConfigError: says what the model has, what the scheme needs and what to change.
+    """
+    model = f"model {metadata.name!r}"
+    if len(metadata.inputs) != 1 or len(metadata.outputs) != 1:
+        raise ConfigError(
+            f"{model} has {len(metadata.inputs)} inputs and {len(metadata.outputs)} outputs; "
+            "models with exactly one of each can be served"
+        )
+    model_input, model_output = metadata.inputs[0], metadata.outputs[0]
+    if not model_input.shape or min(model_input.item_shape, default=1) < 0:
+        raise ConfigError(
+            f"{model}: input {model_input.name!r} has shape {list(model_input.shape)}; rows of one group must agree "
+            "in shape, so only the first (batch) dimension may be -1"
+        )
+    floats = ("FP16", "FP32", "FP64")
+    scheme = settings.scheme
+    if len(scheme.build(scheme.k).tasks[0].serves) > 1 and model_input.datatype not in floats:
+        raise ConfigError(
+            f"scheme.kind {scheme.kind} mixes inputs and needs floating-point ones, but {model} takes "
+            f"{model_input.datatype}; use none, replication or hedged"
+        )
+    classes = model_output.item_shape[-1] if model_output.item_shape else 1
+    if scheme.output_domain != "as_is" and (model_output.datatype not in floats or classes in (0, 1)):
+        raise ConfigError(
+            f"scheme.output_domain {scheme.output_domain} needs floating-point scores of at least 2 classes, but "
+            f"{model} answers {model_output.datatype} {list(model_output.shape)}; set scheme.output_domain: as_is"
+        )
