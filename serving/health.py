@@ -1,5 +1,6 @@
 """Health of one replica, learnt from real traffic: a pure state machine with the time passed in.
 
+    starting --probe answers--> healthy      (down: its process is gone; starting again follows)
     healthy --silent for too long, or failing--> suspect --probe fails--> ejected --probe answers--> healthy
                                                     `------probe answers------------------------------^
 
@@ -42,6 +43,10 @@ class Health:
     def silence_s(self, now: float) -> float:
         """Seconds that it has had work in hand since it last answered."""
         return self._silence_s + (now - self._busy_since if self._in_hand else 0.0)
+
+    def on_starting(self) -> None:
+        """There is a way to reach it, and nothing is known about it yet."""
+        self._state = "starting"
 
     def on_up(self) -> None:
         """It answered a warm-up or a probe."""

@@ -42,8 +42,13 @@ class Pipeline:
         self._futures: dict[Query, asyncio.Future[Answer]] = {}
         self._batches: dict[Query, Batch] = {}
         self._accepting = True
-        self._enough = _enough(params.build(params.k))
+        self.enough = _enough(params.build(params.k))
         stages.replicas.on_change(self._wake.set)
+
+    @property
+    def accepting(self) -> bool:
+        """Whether new rows are accepted."""
+        return self._accepting
 
     @property
     def pending(self) -> int:
@@ -115,7 +120,7 @@ class Pipeline:
     def _has_capacity(self) -> bool:
         """Whether a group sent now finds enough replicas, or can only be failed at once."""
         serving = self._stages.replicas.serving
-        return serving == 0 or self._stages.replicas.available >= min(self._enough, serving)
+        return serving == 0 or self._stages.replicas.available >= min(self.enough, serving)
 
     def _form(self) -> list[Batch]:
         """One batch for each scheme among the groups that are due."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -59,7 +59,8 @@ class ReplicaSet:
         hang_after_s = settings.hang_after_ms / 1000
         self._ring = [Replica(number, name, Health(hang_after_s)) for number, name in enumerate(names)]
         self._turn = 0
-        self._tasks: asyncio.TaskGroup | None = None
+        self._wake = asyncio.Event()
+        self._retired: list[Transport] = []
         self._listeners: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
@@ -137,53 +138,48 @@ class ReplicaSet:
         """A replica can be reached from now on; it serves once it says that it is ready."""
         replica = self._ring[number]
         replica.transport = transport
-        self._spawn(self._bring_up(replica, transport))
+        before = replica.health.state
+        replica.health.on_starting()
+        self._note(replica, before)
+        self._wake.set()
 
     def detach(self, number: int, reason: str) -> None:
         """A replica's process is gone."""
         replica = self._ring[number]
-        transport, replica.transport = replica.transport, None
+        if replica.transport is not None:
+            self._retired.append(replica.transport)
+        replica.transport = None
         before = replica.health.state
         replica.health.on_down()
         self._note(replica, before, reason=reason)
-        if transport is not None:
-            self._spawn(transport.aclose())
+        self._wake.set()
         self._changed()
 
     async def run(self) -> None:
-        """Bring replicas up and probe the doubtful ones, until cancelled; then close every connection."""
+        """Probe the replicas that are starting or in doubt, until cancelled; then close every connection."""
         try:
-            async with asyncio.TaskGroup() as self._tasks:
-                while True:
-                    await asyncio.sleep(self._settings.probe_interval_ms / 1000)
-                    await self._probe_doubtful()
+            while True:
+                self._wake.clear()
+                await self._probe_doubtful()
+                while self._retired:
+                    await self._retired.pop().aclose()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.probe_interval_ms / 1000):
+                        await self._wake.wait()
         finally:
-            self._tasks = None
-            for replica in self._ring:
-                if replica.transport is not None:
-                    await replica.transport.aclose()
-
-    async def _bring_up(self, replica: Replica, transport: Transport) -> None:
-        while replica.transport is transport:
-            if await self._probe(transport):
-                if replica.transport is transport:
-                    self._mark_up(replica)
-                return
-            await asyncio.sleep(self._settings.probe_interval_ms / 1000)
+            attached = [replica.transport for replica in self._ring if replica.transport is not None]
+            for transport in attached + self._retired:
+                await transport.aclose()
 
     async def _probe_doubtful(self) -> None:
         for replica in self._ring:
             before = replica.health.state
             replica.health.review(self._clock())
             self._note(replica, before)
-        doubtful = [
-            (replica, replica.transport)
-            for replica in self._ring
-            if replica.health.state in ("suspect", "ejected") and replica.transport is not None
-        ]
         async with asyncio.TaskGroup() as probes:
-            for replica, transport in doubtful:
-                probes.create_task(self._decide(replica, transport))
+            for replica in self._ring:
+                if replica.health.state in ("starting", "suspect", "ejected") and replica.transport is not None:
+                    probes.create_task(self._decide(replica, replica.transport))
 
     async def _decide(self, replica: Replica, transport: Transport) -> None:
         answered = await self._probe(transport)
@@ -227,9 +223,3 @@ class ReplicaSet:
     def _changed(self) -> None:
         for listener in self._listeners:
             listener()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._tasks is None:
-            work.close()
-            raise RuntimeError("ReplicaSet.run() must be running before replicas come and go")
-        self._tasks.create_task(work)

@@ -23,12 +23,17 @@ MICROSECONDS = 1_000_000
 
 
 class CodedService:
-    """Answers V2 requests through the pipeline; not ready until the pipeline has been handed over."""
+    """Answers V2 requests through the pipeline; not ready until the pipeline has been handed over.
+
+    Attributes:
+        draining: set when the server is about to stop: it is no longer ready, and still answers.
+    """
 
     def __init__(self, settings: Settings, replicas: ReplicaSet, observer: Observer) -> None:
         self._settings = settings
         self._replicas = replicas
         self._observer = observer
+        self.draining = False
         self._metadata: ModelMetadata | None = None
         self._pipeline: Pipeline | None = None
         self._fewest = fewest_arrivals(settings.scheme)
@@ -61,7 +66,8 @@ class CodedService:
     def ready(self) -> bool:
         """Whether enough replicas serve for an answer, if a degraded one."""
         pipeline = self._pipeline
-        return pipeline is not None and pipeline.accepting and self._replicas.serving >= self._fewest
+        can_answer = pipeline is not None and pipeline.accepting and self._replicas.serving >= self._fewest
+        return can_answer and not self.draining
 
     async def infer(self, request: InferRequest) -> InferResponse:
         """Answer one request through coded replicas."""

@@ -1,0 +1,51 @@
+"""The ASGI application: routes and error shapes around a service. No decisions, no state of its own."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+from serving.compose import Engine
+from serving.config.schema import Settings
+from serving.endpoints import v1_routes, v2_routes
+from serving.http_edge import ErrorShape
+
+EXTENSIONS = ("binary_tensor_data", "parameters")
+"""V2 extensions that this server really speaks."""
+
+
+def create_app(settings: Settings, engine: Engine) -> ASGIApp:
+    """The frontend's application.
+
+    The inference routes are plain Starlette routes that read the raw body; FastAPI serves the rest and
+    documents it at /docs.
+    """
+    app = FastAPI(
+        title="Unstraggle",
+        version=version("unstraggle"),
+        description="A prediction server whose answers never wait for the slowest replica.",
+    )
+    limit = settings.server.max_body_bytes
+    app.router.routes.extend(
+        v2_routes(
+            engine.service,
+            max_body_bytes=limit,
+            server_name="unstraggle",
+            server_version=version("unstraggle"),
+            extensions=EXTENSIONS,
+        )
+    )
+    app.router.routes.extend(v1_routes(engine.service, max_body_bytes=limit))
+
+    @app.get("/metrics", response_class=Response, summary="Prometheus metrics")
+    def metrics() -> Response:
+        return Response(engine.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/replicas", summary="Each replica's state")
+    def replicas() -> JSONResponse:
+        return JSONResponse({"replicas": engine.replicas.states})
+
+    return ErrorShape(app)

@@ -1,0 +1,82 @@
+"""Commands of the server: `unstraggle serve` and `unstraggle config`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from serving.config.load import Loaded, load
+from serving.config.reference import reference
+from serving.errors import ConfigError
+from serving.logs import configure_logs
+from serving.server import serve as serve_forever
+
+config_app = typer.Typer(help="Show and explain the configuration.", no_args_is_help=True)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", envvar="UNSTRAGGLE_CONFIG", help="YAML file; ./config.yaml if it is there."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override one value, as scheme.kind=none."),
+]
+
+
+def serve(config: ConfigOption = None, overrides: SetOption = None) -> None:
+    """Serve predictions until SIGTERM."""
+    settings = _load(config, overrides).settings
+    configure_logs(settings.log)
+
+    def announce(url: str) -> None:
+        typer.echo(f"unstraggle: serving {settings.model.name} at {url}")
+
+    try:
+        uvloop.run(serve_forever(settings, announce))
+    except ConfigError as error:
+        raise _fatal(error) from error
+
+
+@config_app.command("show")
+def show(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print a file that can be served with.")] = False,
+) -> None:
+    """Print the effective configuration with the source of each value."""
+    loaded = _load(config, overrides)
+    if as_yaml:
+        typer.echo(yaml.safe_dump(loaded.settings.model_dump(mode="json"), sort_keys=False), nl=False)
+        return
+    table = Table("key", "value", "source", box=None, header_style="bold")
+    for key, value, source in loaded.rows():
+        table.add_row(key, str(value), source)
+    Console(soft_wrap=True).print(table)
+
+
+@config_app.command("reference")
+def print_reference() -> None:
+    """Print the configuration reference (docs/config.md) in Markdown."""
+    typer.echo(reference(), nl=False)
+
+
+def _load(config: Path | None, overrides: list[str] | None) -> Loaded:
+    here = Path("config.yaml")
+    file = config or (here if here.is_file() else None)
+    try:
+        return load(file, os.environ, overrides or [])
+    except ConfigError as error:
+        raise _fatal(error) from error
+
+
+def _fatal(error: ConfigError) -> typer.Exit:
+    typer.echo(f"unstraggle: {error}", err=True)
+    return typer.Exit(2)

@@ -1,0 +1,174 @@
+"""The composition root: the only file that picks concrete classes and connects them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import numpy as np
+import structlog
+
+from coding.ordering import nearest_order
+from coding.output_domain import OutputDomain
+from serving.batch import Stages
+from serving.config.schema import HttpReplicas, LocalReplicas, Settings
+from serving.dispatch import Dispatcher
+from serving.errors import ConfigError, ServingError, TransportError
+from serving.grouping import GroupFormer, keep_order
+from serving.metrics import PrometheusObserver
+from serving.pipeline import Pipeline
+from serving.protocol.datatypes import DTYPES
+from serving.replicas import ReplicaSet
+from serving.service import CodedService, check_servable
+from serving.supervisor import Supervisor
+from serving.transport.http_v2 import HttpV2Transport
+from serving.types import ModelMetadata
+
+_log = structlog.get_logger(__name__)
+
+POLL_S = 0.05
+"""How often start-up looks whether enough replicas have come up."""
+
+
+class Engine:
+    """Replicas, pipeline and service of one model. Made inside a running event loop.
+
+    Attributes:
+        service: what the HTTP edge serves; it answers NotReady until the replicas have warmed up.
+        metrics: everything counted so far.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        names = replica_names(settings)
+        check_counts(settings, len(names))
+        self.metrics = PrometheusObserver(names)
+        self.replicas = ReplicaSet(names, settings.replicas, self._loop.time, self.metrics)
+        self.service = CodedService(settings, self.replicas, self.metrics)
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Start the replicas, warm up, call `on_ready`, and serve until cancelled.
+
+        Raises:
+            ConfigError: the replicas cannot start, or their model cannot be served.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.replicas.run())
+            async with self._reachable():
+                metadata = await self._first_metadata()
+                check_servable(metadata, self._settings)
+                pipeline = self._pipeline(metadata)
+                self.metrics.watch_pending(lambda: pipeline.pending)
+                tasks.create_task(pipeline.run())
+                await self._warm_up(pipeline, metadata)
+                self.service.open(metadata, pipeline)
+                on_ready()
+                await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def _reachable(self) -> AsyncIterator[None]:
+        """While open, replicas come and go as they live and die."""
+        settings = self._settings.replicas
+        if isinstance(settings, HttpReplicas):
+            for number, url in enumerate(settings.urls):
+                self.replicas.attach(number, self._transport(url))
+            yield
+            return
+        async with Supervisor(settings, self._settings.model, self):
+            yield
+
+    def started(self, number: int, base_url: str) -> None:
+        """A local worker listens; called by the supervisor."""
+        self.replicas.attach(number, self._transport(base_url))
+
+    def died(self, number: int, exitcode: int | None, reason: str) -> None:
+        """A local worker is gone; called by the supervisor."""
+        self.replicas.detach(number, f"{reason} (exit code {exitcode})")
+
+    def _transport(self, url: str) -> HttpV2Transport:
+        return HttpV2Transport(
+            url, self._settings.model.name, connect_timeout_s=self._settings.replicas.connect_timeout_ms / 1000
+        )
+
+    async def _first_metadata(self) -> ModelMetadata:
+        """What the first replica that serves says of the model.
+
+        Raises:
+            ConfigError: it serves no such model.
+        """
+        while True:
+            transport = self.replicas.any_transport()
+            if transport is not None:
+                try:
+                    return await transport.metadata()
+                except TransportError as error:
+                    if self._replicas_are_remote and "404" in str(error):
+                        raise ConfigError(f"model.name {self._settings.model.name!r}: {error}") from error
+                    _log.warning("metadata_failed", error=str(error))
+            await asyncio.sleep(POLL_S)
+
+    @property
+    def _replicas_are_remote(self) -> bool:
+        return isinstance(self._settings.replicas, HttpReplicas)
+
+    def _pipeline(self, metadata: ModelMetadata) -> Pipeline:
+        settings = self._settings
+        replicas = settings.replicas
+        drain_s = replicas.drain_timeout_ms / 1000 if replicas.straggler_policy == "drain" else 0.0
+        nearest = getattr(settings.scheme, "order", "none") == "nearest"
+        return Pipeline(
+            settings.scheme,
+            GroupFormer(settings.scheme.k, settings.grouping, nearest_order if nearest else keep_order),
+            Stages(
+                replicas=self.replicas,
+                dispatcher=Dispatcher(self.replicas, drain_s, self._loop.time),
+                domain=OutputDomain(settings.scheme.output_domain),
+                metadata=metadata,
+                observer=self.metrics,
+                reserve_s=settings.deadline_reserve_ms / 1000,
+            ),
+        )
+
+    async def _warm_up(self, pipeline: Pipeline, metadata: ModelMetadata) -> None:
+        """One full group through the real path, once enough replicas serve that none need be missing."""
+        while self.replicas.serving < pipeline.enough:
+            await asyncio.sleep(POLL_S)
+        model_input = metadata.inputs[0]
+        row = np.zeros(model_input.item_shape, DTYPES[model_input.datatype])
+        while True:
+            try:
+                await pipeline.answer(
+                    [row] * self._settings.scheme.k, self._loop.time() + self._settings.deadline_ms / 1000
+                )
+            except ServingError as error:
+                _log.warning("warm_up_failed", error=str(error))
+                await asyncio.sleep(POLL_S)
+            else:
+                return
+
+
+def replica_names(settings: Settings) -> tuple[str, ...]:
+    """A name for each replica: replica-0 and so on for local ones, host:port for remote ones."""
+    replicas = settings.replicas
+    if isinstance(replicas, LocalReplicas):
+        return tuple(f"replica-{number}" for number in range(replicas.count))
+    return tuple(urlsplit(url).netloc + urlsplit(url).path for url in replicas.urls)
+
+
+def check_counts(settings: Settings, replicas: int) -> None:
+    """Every task of a group needs a replica of its own.
+
+    Raises:
+        ConfigError: there are fewer replicas than tasks.
+    """
+    tasks = len(settings.scheme.build(settings.scheme.k).tasks)
+    if tasks > replicas:
+        what = "copies" if hasattr(settings.scheme, "copies") else "n"
+        key = "replicas.count" if isinstance(settings.replicas, LocalReplicas) else "the number of replicas.urls"
+        raise ConfigError(
+            f"scheme.{what} must be at most {key} ({replicas}), got {tasks}: each task of a group goes to a "
+            "replica of its own"
+        )

@@ -1,0 +1,35 @@
+"""The command line: mounts the packages' commands, nothing else.
+
+Torch is imported by the commands that need it, so that `unstraggle --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from serving.cli import config_app, serve
+from loadtest.cli import loadtest_app
+from models.cli import data_app, train_app
+from models.experiments.cli import experiment_app
+
+import typer
+
+app = typer.Typer(
+    name="unstraggle",
+    help="A prediction server whose answers never wait for the slowest replica.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
+app.add_typer(train_app, name="train")
+app.add_typer(experiment_app, name="experiment")
+app.add_typer(loadtest_app, name="loadtest")
+
+
+def main() -> None:
+    """Entry point of the `unstraggle` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
