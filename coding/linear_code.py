@@ -1,0 +1,209 @@
+"""LinearCode: a code whose encode and decode are matrices. Berrut and LeTCC are two ways to build them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coding.checks import require_floating, require_one_shape, require_slots
+from coding.code_size import CodeSize
+from coding.errors import BadParameter, NotDecodable
+from coding.scheme import Array, Decoded, TaskSpec
+
+_CACHE_BYTES = 16 * 1024 * 1024
+_STRIP_MULTIPLICATIONS = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeOperators:
+    """How to read one set F of arrivals.
+
+    Attributes:
+        answers: D_F, shape (K, |F|): arrivals to answers. Rows sum to 1.
+        residuals: shape (|F|, |F|): arrivals to how far each is from the curve through the others.
+    """
+
+    answers: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+
+
+OperatorBuilder = Callable[[NDArray[np.intp]], DecodeOperators]
+"""From the indices of the tasks that arrived, ascending, to the operators that read them."""
+
+
+class LinearCode:
+    """N payloads, each a weighted sum of the K queries; K answers, each a weighted sum of the arrivals.
+
+    Implements `coding.scheme.Scheme`. All slots become answerable together: at `wait_for` arrivals, at the
+    deadline at `floor`. The matrices are built in float64 and applied in the dtype of the data (float32 for
+    half precision, which is rounded at the end).
+
+    The error estimate is a jackknife. Leaving out arrival v changes answer k by D_F[k, v] * r_v, where r_v is
+    what arrival v differs by from the curve through the others; the root of the summed squares over v, and
+    over the output's elements, is the estimate for slot k. It costs no second decode, for r is one more
+    matrix over the same arrivals. A group of one is exact: every payload is the query itself, the first
+    arrival is the answer, and its error is 0.
+    """
+
+    def __init__(self, size: CodeSize, encoding: Array, operators: OperatorBuilder) -> None:
+        """Combine a code's numbers with its matrices.
+
+        Args:
+            size: K, N, wait_for and floor.
+            encoding: E, shape (N, K): queries to payloads.
+            operators: builds the decode operators of a set of arrivals; called once for each set that is
+                not in the cache.
+        """
+        self._size = size
+        self._encoding = encoding
+        self._operators = operators
+        slots = frozenset(range(size.k))
+        self._slots = slots
+        self._slot_order = tuple(range(size.k))
+        self._tasks = tuple(TaskSpec(index=index, serves=slots) for index in range(size.n))
+        self._indices = frozenset(range(size.n))
+        bytes_each = 8 * size.n * (size.k + size.n)
+        self._decoder = lru_cache(maxsize=max(16, _CACHE_BYTES // bytes_each))(self._build_decoder)
+
+    @property
+    def k(self) -> int:
+        """Number of query slots in a group, K."""
+        return self._size.k
+
+    @property
+    def size(self) -> CodeSize:
+        """K, N, wait_for and floor."""
+        return self._size
+
+    @property
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        """N tasks, each of which helps to answer every slot."""
+        return self._tasks
+
+    def encode(self, queries: Array) -> Array:
+        """Turn g groups into payloads: payload n of a group is sum_k E[n, k] * query k.
+
+        Args:
+            queries: shape (g, K, ...), floating point.
+
+        Returns:
+            Shape (N, g, ...), in the dtype of `queries`, C-contiguous.
+
+        Raises:
+            BadShape: the second axis is not K.
+            BadParameter: the queries are not floating point.
+        """
+        require_slots(queries, self.k)
+        require_floating("queries", queries.dtype)
+        groups, _, *item = queries.shape
+        columns = queries.reshape(groups, self.k, math.prod(item))
+        payloads = _apply(self._encoding, columns).reshape(self._size.n, groups, *item)
+        return payloads.astype(queries.dtype, copy=False)
+
+    def answerable(self, arrived: Set[int], *, at_deadline: bool = False) -> frozenset[int]:
+        """Every slot once enough tasks have arrived, none before."""
+        needed = self._size.floor if at_deadline else self._size.wait_for
+        return self._slots if len(self._indices & arrived) >= needed else frozenset()
+
+    def decode(self, outputs: Mapping[int, Array]) -> Decoded:
+        """Answer all K slots: answer k is sum_v D_F[k, v] * arrival v, added up in index order.
+
+        Args:
+            outputs: task index to that task's arrival, each of shape (g, ...), floating point.
+
+        Returns:
+            All slots, with outputs of shape (K, g, ...) and errors of shape (K, g), in the arrivals' dtype.
+
+        Raises:
+            NotDecodable: fewer arrivals than the floor.
+            BadShape: the arrivals differ in shape.
+            BadParameter: an index is none of the tasks', or the arrivals are not floating point.
+        """
+        survivors = sorted(outputs)
+        self._require_decodable(survivors)
+        arrivals = [outputs[index] for index in survivors]
+        require_one_shape(arrivals)
+        stacked = np.stack(arrivals)
+        require_floating("arrivals", stacked.dtype)
+        groups, *item = arrivals[0].shape
+        width = math.prod(item)
+        working = np.promote_types(stacked.dtype, np.float32)
+        decoder = self._decoder(sum(1 << index for index in survivors), working)
+        results = _apply(decoder.stacked, stacked.reshape(1, len(survivors), groups * width))
+        results = results.reshape(-1, groups, width)
+        residuals = results[self.k :]
+        error = np.sqrt(decoder.sensitivity @ np.einsum("vgm,vgm->vg", residuals, residuals))
+        answers = results[: self.k].reshape(self.k, groups, *item)
+        return Decoded(
+            slots=self._slot_order,
+            outputs=answers.astype(stacked.dtype, copy=False),
+            error=error.astype(stacked.dtype, copy=False),
+        )
+
+    def _require_decodable(self, survivors: list[int]) -> None:
+        if len(survivors) < self._size.floor:
+            raise NotDecodable(f"{len(survivors)} arrivals are fewer than the floor of {self._size.floor}")
+        for index in (survivors[0], survivors[-1]):
+            if index not in self._indices:
+                raise BadParameter(
+                    f"outputs must be keyed by task indices 0 to {self._size.n - 1}, got {index}"
+                )
+
+    def _build_decoder(self, arrived: int, dtype: np.dtype[np.floating]) -> _Decoder:
+        """Build the matrices for the set of arrivals whose bits are set in `arrived`."""
+        survivors = np.flatnonzero([arrived >> index & 1 for index in range(self._size.n)])
+        operators = _first_arrival(survivors.size) if self.k == 1 else self._operators(survivors)
+        return _Decoder(
+            stacked=np.concatenate([operators.answers, operators.residuals]).astype(dtype),
+            sensitivity=(operators.answers**2).astype(dtype),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoder:
+    """A set's operators in the dtype that they are applied in.
+
+    Attributes:
+        stacked: shape (K + |F|, |F|), answers above residuals: one product yields both.
+        sensitivity: shape (K, |F|), the squares of D_F.
+    """
+
+    stacked: Array
+    sensitivity: Array
+
+
+def _first_arrival(arrivals: int) -> DecodeOperators:
+    """Read a group of one: all arrivals are answers to the same query."""
+    answers = np.zeros((1, arrivals))
+    answers[0, 0] = 1.0
+    return DecodeOperators(answers=answers, residuals=np.zeros((arrivals, arrivals)))
+
+
+def _apply(matrix: Array, columns: Array) -> Array:
+    """Multiply each group's columns by the matrix, in strips that BLAS keeps on the calling thread.
+
+    The product is bound by memory, so that a second thread gains nothing, and on a busy machine waiting for
+    one costs ten times the product.
+
+    Args:
+        matrix: shape (r, c).
+        columns: shape (g, c, d).
+
+    Returns:
+        Shape (r, g, d), C-contiguous, in the dtype of `columns` (float32 if that is less).
+    """
+    groups, _, width = columns.shape
+    working = np.promote_types(columns.dtype, np.float32)
+    result = np.empty((matrix.shape[0], groups, width), working)
+    by_group = result.transpose(1, 0, 2)
+    matrix = matrix.astype(working, copy=False)
+    strip = max(64, _STRIP_MULTIPLICATIONS // matrix.size)
+    for start in range(0, width, strip):
+        stop = start + strip
+        np.matmul(matrix, columns[:, :, start:stop], out=by_group[:, :, start:stop])
+    return result
