@@ -1,0 +1,230 @@
+"""No redundancy, replication and hedging: the same code with two numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from coding.checks import (
+    require_choice,
+    require_integer,
+    require_non_negative,
+    require_one_shape,
+    require_slots,
+)
+from coding.errors import BadParameter, NotDecodable
+from coding.ordering import OrderName
+from coding.output_domain import OutputDomain, OutputDomainName
+from coding.scheme import Array, Decoded, TaskSpec
+
+_ONLY_SLOT = frozenset({0})
+_NO_SLOT: frozenset[int] = frozenset()
+
+
+class Copies:
+    """Every task carries the query itself, and the first answer is the answer.
+
+    Implements `coding.scheme.Scheme` for K = 1: each row is a group of its own, and waits for no other.
+    """
+
+    def __init__(self, copies: int, delay_s: float = 0.0) -> None:
+        """Set the two numbers.
+
+        Args:
+            copies: how many replicas are asked, at least 1.
+            delay_s: seconds after which the copies but the first are sent; 0 sends all at once.
+        """
+        self._tasks = tuple(
+            TaskSpec(index=index, serves=_ONLY_SLOT, delay_s=delay_s if index else 0.0)
+            for index in range(copies)
+        )
+        self._indices = frozenset(range(copies))
+
+    @property
+    def k(self) -> int:
+        """1."""
+        return 1
+
+    @property
+    def tasks(self) -> tuple[TaskSpec, ...]:
+        """One task per copy; each serves the only slot."""
+        return self._tasks
+
+    def encode(self, queries: Array) -> Array:
+        """Copy the queries.
+
+        Args:
+            queries: shape (g, 1, ...).
+
+        Returns:
+            Shape (copies, g, ...), in the dtype of `queries`.
+
+        Raises:
+            BadShape: the second axis is not 1.
+        """
+        require_slots(queries, 1)
+        return np.repeat(queries[None, :, 0], len(self._tasks), axis=0)
+
+    def answerable(self, arrived: Set[int], *, at_deadline: bool = False) -> frozenset[int]:  # noqa: ARG002
+        """The only slot, as soon as any copy has arrived."""
+        return _ONLY_SLOT if self._indices & arrived else _NO_SLOT
+
+    def decode(self, outputs: Mapping[int, Array]) -> Decoded:
+        """Answer with the arrival of the lowest index: all of them are the model's own answer.
+
+        Args:
+            outputs: task index to that task's arrival, each of shape (g, ...).
+
+        Returns:
+            Outputs of shape (1, g, ...), a view of that arrival, and errors of 0, shape (1, g).
+
+        Raises:
+            NotDecodable: no arrival.
+            BadShape: the arrivals differ in shape.
+            BadParameter: an index is none of the tasks'.
+        """
+        if not outputs:
+            raise NotDecodable("no copy has arrived")
+        if unknown := outputs.keys() - self._indices:
+            raise BadParameter(
+                f"outputs must be keyed by task indices 0 to {len(self._tasks) - 1}, got {min(unknown)}"
+            )
+        require_one_shape(outputs.values())
+        first = outputs[min(outputs)]
+        return Decoded(slots=(0,), outputs=first[None], error=np.zeros((1, first.shape[0]), np.float32))
+
+
+_copies = lru_cache(maxsize=64)(Copies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoneParams:
+    """No redundancy: each row goes to one replica."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    kind: Literal["none"] = "none"
+    """Each row goes to one replica, uncoded."""
+    output_domain: OutputDomainName = "logits"
+    """What the model answers: logits, probabilities, or something else that is passed on as_is."""
+
+    def __post_init__(self) -> None:
+        """Check every rule.
+
+        Raises:
+            BadParameter: one is broken; the message names field, rule and value.
+        """
+        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
+
+    @property
+    def k(self) -> int:
+        """1: each row is a group of its own."""
+        return 1
+
+    @property
+    def order(self) -> OrderName:
+        """none: a group of one has only one order."""
+        return "none"
+
+    def build(self, rows: int) -> Copies:
+        """The scheme for a group of one row; built once, then shared.
+
+        Raises:
+            BadParameter: rows is not 1.
+        """
+        require_integer("rows", rows, 1, 1)
+        return _copies(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationParams:
+    """Each row goes to several replicas at once, and the first answer wins."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    kind: Literal["replication"] = "replication"
+    """Each row goes to several replicas at once."""
+    copies: int = 2
+    """Replicas that each row goes to."""
+    output_domain: OutputDomainName = "logits"
+    """What the model answers: logits, probabilities, or something else that is passed on as_is."""
+
+    def __post_init__(self) -> None:
+        """Check every rule.
+
+        Raises:
+            BadParameter: one is broken; the message names field, rule and value.
+        """
+        require_integer("copies", self.copies, 1)
+        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
+
+    @property
+    def k(self) -> int:
+        """1: each row is a group of its own."""
+        return 1
+
+    @property
+    def order(self) -> OrderName:
+        """none: a group of one has only one order."""
+        return "none"
+
+    def build(self, rows: int) -> Copies:
+        """The scheme for a group of one row; built once, then shared.
+
+        Raises:
+            BadParameter: rows is not 1.
+        """
+        require_integer("rows", rows, 1, 1)
+        return _copies(self.copies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HedgedParams:
+    """Each row goes to one replica, and to others if that one is late.
+
+    Source: Dean and Barroso, "The Tail at Scale", 2013.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    kind: Literal["hedged"] = "hedged"
+    """Each row goes to one replica, and to others if that one is late."""
+    copies: int = 2
+    """Replicas that each row goes to at most."""
+    delay_ms: float = 100.0
+    """Wait before the other copies are sent, milliseconds; usually the service time's 95th percentile."""
+    output_domain: OutputDomainName = "logits"
+    """What the model answers: logits, probabilities, or something else that is passed on as_is."""
+
+    def __post_init__(self) -> None:
+        """Check every rule.
+
+        Raises:
+            BadParameter: one is broken; the message names field, rule and value.
+        """
+        require_integer("copies", self.copies, 1)
+        require_non_negative("delay_ms", self.delay_ms)
+        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
+
+    @property
+    def k(self) -> int:
+        """1: each row is a group of its own."""
+        return 1
+
+    @property
+    def order(self) -> OrderName:
+        """none: a group of one has only one order."""
+        return "none"
+
+    def build(self, rows: int) -> Copies:
+        """The scheme for a group of one row; built once, then shared.
+
+        Raises:
+            BadParameter: rows is not 1.
+        """
+        require_integer("rows", rows, 1, 1)
+        return _copies(self.copies, self.delay_ms / 1000.0)
