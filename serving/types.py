@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 Parameter: TypeAlias = str | int | float | bool
 """A V2 parameter value."""
-
 NO_PARAMETERS: Mapping[str, Parameter] = MappingProxyType({})
 
 Obtained: TypeAlias = Literal["direct", "replicated", "hedged", "decoded"]
@@ -81,7 +80,7 @@ class InferRequest:
     inputs: tuple[NamedTensor, ...]
     outputs: tuple[OutputRequest, ...] = ()
     id: str | None = None
-    parameters: Mapping[str, Parameter] = field(default=NO_PARAMETERS)
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: NO_PARAMETERS)
     binary_output: bool = False
 
 
@@ -93,7 +92,7 @@ class InferResponse:
     outputs: tuple[NamedTensor, ...]
     model_version: str | None = None
     id: str | None = None
-    parameters: Mapping[str, Parameter] = field(default=NO_PARAMETERS)
+    parameters: Mapping[str, Parameter] = field(default_factory=lambda: NO_PARAMETERS)
 
 
 class InferenceService(Protocol):

@@ -7,6 +7,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
@@ -51,16 +52,18 @@ def kind_of(section: type) -> str | None:
     return str(get_args(hint)[0]) if get_origin(hint) is Literal else None
 
 
-def select(annotation: object, value: Mapping[str, Any]) -> type | None:
-    """The class that `value` is meant for; by its `kind` where there are several, the first if it names none."""
-    options = variants(annotation)
+def select(field: Field, value: Mapping[str, Any]) -> type | None:
+    """The class that `value` is meant for: by its `kind` where there are several, else by the default's."""
+    options = variants(field.annotation)
     if len(options) <= 1:
         return options[0] if options else None
-    wanted = value.get("kind", kind_of(options[0]))
+    default = field.default.get("kind") if isinstance(field.default, Mapping) else None
+    wanted = value.get("kind", default)
     return next((option for option in options if kind_of(option) == wanted), None)
 
 
-def fields_of(section: type) -> dict[str, Field]:
+@cache
+def fields_of(section: type) -> Mapping[str, Field]:
     """The keys of a section, in the order of their definition."""
     hints = typing.get_type_hints(section, include_extras=True)
     if issubclass(section, BaseModel):

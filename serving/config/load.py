@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import yaml
 from pydantic import ValidationError
 
-from serving.config.fields import fields_of, kind_of, select, variants, walk
+from serving.config.fields import Field, fields_of, kind_of, select, variants, walk
 from serving.config.schema import Settings
 from serving.errors import ConfigError
 
@@ -137,7 +137,9 @@ def _plain_paths() -> frozenset[KeyPath]:
     return frozenset(path for path, _, _ in walk(Settings))
 
 
-def _leaves(tree: Mapping[str, Any], plain: frozenset[KeyPath], path: KeyPath = ()) -> Iterable[tuple[KeyPath, Any]]:
+def _leaves(
+    tree: Mapping[str, Any], plain: frozenset[KeyPath], path: KeyPath = ()
+) -> Iterable[tuple[KeyPath, Any]]:
     for key, value in tree.items():
         here = (*path, str(key))
         if isinstance(value, Mapping) and here not in plain:
@@ -179,13 +181,13 @@ def _drop_other_kinds(merged: dict[KeyPath, Entry], entry: Entry) -> None:
 def _section_at(path: KeyPath, value: Mapping[str, Any]) -> type | None:
     """The class at this path; its own kind is given, kinds on the way are whichever has the next key."""
     options: tuple[type, ...] = (Settings,)
-    annotation: Any = Settings
+    field: Field | None = None
     for name in path:
         field = next((fields_of(option)[name] for option in options if name in fields_of(option)), None)
         if field is None:
             return None
-        annotation, options = field.annotation, variants(field.annotation)
-    return select(annotation, value)
+        options = variants(field.annotation)
+    return select(field, value) if field is not None else None
 
 
 def _graft(tree: dict[str, Any], entry: Entry) -> None:
@@ -193,22 +195,29 @@ def _graft(tree: dict[str, Any], entry: Entry) -> None:
     for name in entry.path[:-1]:
         branch = branch.setdefault(name, {})
         if not isinstance(branch, dict):
-            raise ConfigError(f"{entry.key} ({entry.source}): {name} is a plain value and has no keys below it")
+            raise ConfigError(
+                f"{entry.key} ({entry.source}): {name} is a plain value and has no keys below it"
+            )
     branch[entry.path[-1]] = entry.value
 
 
-def _check_keys(section: type, tree: Mapping[str, Any], path: KeyPath, merged: Mapping[KeyPath, Entry]) -> None:
+def _check_keys(
+    section: type, tree: Mapping[str, Any], path: KeyPath, merged: Mapping[KeyPath, Entry]
+) -> None:
+    """Refuse unknown keys, and fill in the `kind` of sections that leave it to the default."""
     known = fields_of(section)
     for name, value in tree.items():
         here = (*path, name)
         if name not in known:
             raise ConfigError(_unknown(here, known, merged))
-        if not isinstance(value, Mapping) or not variants(known[name].annotation):
+        if not isinstance(value, dict) or not variants(known[name].annotation):
             continue
-        below = select(known[name].annotation, value)
+        below = select(known[name], value)
         if below is None:
             kinds = [kind_of(option) or "" for option in variants(known[name].annotation)]
             raise ConfigError(_unknown_kind((*here, "kind"), value["kind"], kinds, merged))
+        if "kind" in fields_of(below):
+            value.setdefault("kind", kind_of(below))
         _check_keys(below, value, here, merged)
 
 
@@ -223,7 +232,9 @@ def _unknown(path: KeyPath, known: Iterable[str], merged: Mapping[KeyPath, Entry
 def _unknown_kind(path: KeyPath, value: object, kinds: Sequence[str], merged: Mapping[KeyPath, Entry]) -> str:
     near = difflib.get_close_matches(str(value), kinds, n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{'.'.join(path)} must be one of {', '.join(kinds)}, got {value!r} ({_source(path, merged)}){hint}"
+    return (
+        f"{'.'.join(path)} must be one of {', '.join(kinds)}, got {value!r} ({_source(path, merged)}){hint}"
+    )
 
 
 def _source(path: KeyPath, merged: Mapping[KeyPath, Entry]) -> str:

@@ -42,7 +42,9 @@ def _section(section: type, prefix: str, title: str) -> list[str]:
 
 
 def _row(prefix: str, field: Field) -> str:
-    default = "required" if field.default is REQUIRED else f"`{yaml.safe_dump(field.default).split(chr(10))[0]}`"
+    default = (
+        "required" if field.default is REQUIRED else f"`{yaml.safe_dump(field.default).split(chr(10))[0]}`"
+    )
     meaning = " ".join(field.description.split()) or ("selects this section" if field.name == "kind" else "")
     return f"| `{prefix}{field.name}` | {_values(field.annotation)} | {default} | {meaning} |\n"
 
