@@ -6,18 +6,17 @@ from importlib.metadata import version
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
-from starlette.types import ASGIApp
 
 from serving.compose import Engine
 from serving.config.schema import Settings
 from serving.endpoints import v1_routes, v2_routes
-from serving.http_edge import ErrorShape
+from serving.http_edge import ErrorLayer, error_handlers
 
 EXTENSIONS = ("binary_tensor_data", "parameters")
 """V2 extensions that this server really speaks."""
 
 
-def create_app(settings: Settings, engine: Engine) -> ASGIApp:
+def create_app(settings: Settings, engine: Engine) -> FastAPI:
     """The frontend's application.
 
     The inference routes are plain Starlette routes that read the raw body; FastAPI serves the rest and
@@ -27,7 +26,9 @@ def create_app(settings: Settings, engine: Engine) -> ASGIApp:
         title="Unstraggle",
         version=version("unstraggle"),
         description="A prediction server whose answers never wait for the slowest replica.",
+        exception_handlers=error_handlers(),
     )
+    app.add_middleware(ErrorLayer)
     limit = settings.server.max_body_bytes
     app.router.routes.extend(
         v2_routes(
@@ -48,4 +49,4 @@ def create_app(settings: Settings, engine: Engine) -> ASGIApp:
     def replicas() -> JSONResponse:
         return JSONResponse({"replicas": engine.replicas.states})
 
-    return ErrorShape(app)
+    return app

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +22,9 @@ config_app = typer.Typer(help="Show and explain the configuration.", no_args_is_
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar="UNSTRAGGLE_CONFIG", help="YAML file; ./config.yaml if it is there."),
+    typer.Option(
+        "--config", "-c", envvar="UNSTRAGGLE_CONFIG", help="YAML file; ./config.yaml if it is there."
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,

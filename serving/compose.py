@@ -19,7 +19,7 @@ from serving.errors import ConfigError, ServingError, TransportError
 from serving.grouping import GroupFormer, keep_order
 from serving.metrics import PrometheusObserver
 from serving.pipeline import Pipeline
-from serving.protocol.datatypes import DTYPES
+from serving.protocol.datatypes import DATATYPES
 from serving.replicas import ReplicaSet
 from serving.service import CodedService, check_servable
 from serving.supervisor import Supervisor
@@ -28,8 +28,8 @@ from serving.types import ModelMetadata
 
 _log = structlog.get_logger(__name__)
 
-POLL_S = 0.05
-"""How often start-up looks whether enough replicas have come up."""
+RETRY_S = 0.1
+"""Wait before a step of the start-up is tried again."""
 
 
 class Engine:
@@ -55,18 +55,22 @@ class Engine:
         Raises:
             ConfigError: the replicas cannot start, or their model cannot be served.
         """
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.replicas.run())
+        # The nesting is the order of ending: the pipeline fails what still waits, the workers stop, and only then
+        # are the connections closed.
+        async with asyncio.TaskGroup() as outer:
+            watching = outer.create_task(self.replicas.run())
             async with self._reachable():
                 metadata = await self._first_metadata()
                 check_servable(metadata, self._settings)
                 pipeline = self._pipeline(metadata)
                 self.metrics.watch_pending(lambda: pipeline.pending)
-                tasks.create_task(pipeline.run())
-                await self._warm_up(pipeline, metadata)
-                self.service.open(metadata, pipeline)
-                on_ready()
-                await asyncio.Event().wait()
+                async with asyncio.TaskGroup() as inner:
+                    inner.create_task(pipeline.run())
+                    await self._warm_up(pipeline, metadata)
+                    self.service.open(metadata, pipeline)
+                    on_ready()
+                    await asyncio.Event().wait()
+            watching.cancel()
 
     @asynccontextmanager
     async def _reachable(self) -> AsyncIterator[None]:
@@ -90,29 +94,22 @@ class Engine:
 
     def _transport(self, url: str) -> HttpV2Transport:
         return HttpV2Transport(
-            url, self._settings.model.name, connect_timeout_s=self._settings.replicas.connect_timeout_ms / 1000
+            url,
+            self._settings.model.name,
+            connect_timeout_s=self._settings.replicas.connect_timeout_ms / 1000,
         )
 
     async def _first_metadata(self) -> ModelMetadata:
-        """What the first replica that serves says of the model.
-
-        Raises:
-            ConfigError: it serves no such model.
-        """
+        """What the first replica that serves says of the model."""
         while True:
+            await self.replicas.until_serving(1)
             transport = self.replicas.any_transport()
-            if transport is not None:
-                try:
+            try:
+                if transport is not None:
                     return await transport.metadata()
-                except TransportError as error:
-                    if self._replicas_are_remote and "404" in str(error):
-                        raise ConfigError(f"model.name {self._settings.model.name!r}: {error}") from error
-                    _log.warning("metadata_failed", error=str(error))
-            await asyncio.sleep(POLL_S)
-
-    @property
-    def _replicas_are_remote(self) -> bool:
-        return isinstance(self._settings.replicas, HttpReplicas)
+            except TransportError as error:
+                _log.warning("metadata_failed", error=str(error))
+            await asyncio.sleep(RETRY_S)
 
     def _pipeline(self, metadata: ModelMetadata) -> Pipeline:
         settings = self._settings
@@ -134,10 +131,9 @@ class Engine:
 
     async def _warm_up(self, pipeline: Pipeline, metadata: ModelMetadata) -> None:
         """One full group through the real path, once enough replicas serve that none need be missing."""
-        while self.replicas.serving < pipeline.enough:
-            await asyncio.sleep(POLL_S)
+        await self.replicas.until_serving(pipeline.enough)
         model_input = metadata.inputs[0]
-        row = np.zeros(model_input.item_shape, DTYPES[model_input.datatype])
+        row = np.zeros(model_input.item_shape, DATATYPES[model_input.datatype].dtype)
         while True:
             try:
                 await pipeline.answer(
@@ -145,7 +141,7 @@ class Engine:
                 )
             except ServingError as error:
                 _log.warning("warm_up_failed", error=str(error))
-                await asyncio.sleep(POLL_S)
+                await asyncio.sleep(RETRY_S)
             else:
                 return
 
@@ -167,7 +163,11 @@ def check_counts(settings: Settings, replicas: int) -> None:
     tasks = len(settings.scheme.build(settings.scheme.k).tasks)
     if tasks > replicas:
         what = "copies" if hasattr(settings.scheme, "copies") else "n"
-        key = "replicas.count" if isinstance(settings.replicas, LocalReplicas) else "the number of replicas.urls"
+        key = (
+            "replicas.count"
+            if isinstance(settings.replicas, LocalReplicas)
+            else "the number of replicas.urls"
+        )
         raise ConfigError(
             f"scheme.{what} must be at most {key} ({replicas}), got {tasks}: each task of a group goes to a "
             "replica of its own"

@@ -1,22 +1,22 @@
 """Every error the server raises on purpose; each class carries its HTTP status.
 
-    ServingError                      500
-    |-- BadRequest                    400  the message names field, rule and value
-    |   |-- BodyTooLarge              413
-    |   `-- UnsupportedEncoding       415
-    |-- NotFound                      404  no such model, version or route
-    |-- Unavailable                   503  try again later; may carry Retry-After
-    |   |-- NotReady                       too few replicas have answered yet
-    |   |-- QueueFull                      admission limit reached
-    |   |-- Draining                       the server is shutting down
-    |   `-- TooFewReplicas                 too many of the group's replicas failed
-    |-- DeadlineExceeded              504  the request's deadline passed before an answer was possible
-    |-- ConfigError                        a bad configuration, at start
-    `-- TransportError                502  one call to one replica failed
-        |-- ReplicaUnreachable             refused, reset or no such host
-        |-- ReplicaTimeout                 no answer in time
-        |-- ReplicaRefused                 the replica answered with an error status
-        `-- BadReplicaAnswer               an answer of the wrong shape, type or encoding, or not finite
+ServingError                      500
+|-- BadRequest                    400  the message names field, rule and value
+|   |-- BodyTooLarge              413
+|   `-- UnsupportedEncoding       415
+|-- NotFound                      404  no such model, version or route
+|-- Unavailable                   503  try again later; may carry Retry-After
+|   |-- NotReady                       too few replicas have answered yet
+|   |-- QueueFull                      admission limit reached
+|   |-- Draining                       the server is shutting down
+|   `-- TooFewReplicas                 too many of the group's replicas failed
+|-- DeadlineExceeded              504  the request's deadline passed before an answer was possible
+|-- ConfigError                        a bad configuration, at start
+`-- TransportError                502  one call to one replica failed
+    |-- ReplicaUnreachable             refused, reset or no such host
+    |-- ReplicaTimeout                 no answer in time
+    |-- ReplicaRefused                 the replica answered with an error status
+    `-- BadReplicaAnswer               an answer of the wrong shape, type or encoding, or not finite
 """
 
 from __future__ import annotations

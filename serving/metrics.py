@@ -39,7 +39,10 @@ class PrometheusObserver:
             buckets=LATENCY_BUCKETS_S,
         )  # fmt: skip
         self._rows = Counter(
-            "unstraggle_rows", "Answered rows, by how each was obtained.", ["obtained", "degraded"], registry=new
+            "unstraggle_rows",
+            "Answered rows, by how each was obtained.",
+            ["obtained", "degraded"],
+            registry=new,
         )
         self._error = Histogram(
             "unstraggle_error_estimate", "Estimated distance of decoded answers from the model's own.",

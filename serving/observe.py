@@ -35,4 +35,3 @@ class Observer(Protocol):
 
     def replica_state(self, replica: str, state: State) -> None:
         """A replica changed state."""
-

@@ -141,7 +141,6 @@ class Pipeline:
         except Exception:
             # A defect of ours must not take other batches down with this one, nor leave a caller waiting.
             _log.exception("batch_broke")
-        finally:
             batch.fail(ServingError("the server failed to answer this request"))
 
     def _resolve(self, query: Query, result: Answer | ServingError) -> None:

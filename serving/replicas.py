@@ -85,6 +85,17 @@ class ReplicaSet:
         """Call `listener` whenever a replica may have become available."""
         self._listeners.append(listener)
 
+    async def until_serving(self, count: int) -> None:
+        """Wait until at least `count` replicas are fit for work."""
+        changed = asyncio.Event()
+        self._listeners.append(changed.set)
+        try:
+            while self.serving < count:
+                changed.clear()
+                await changed.wait()
+        finally:
+            self._listeners.remove(changed.set)
+
     def any_transport(self) -> Transport | None:
         """A way to reach some replica that serves."""
         return next((replica.transport for replica in self._ring if replica.health.serving), None)
@@ -100,7 +111,9 @@ class ReplicaSet:
             tasks: at most the number of replicas.
         """
         start, self._turn = self._turn, (self._turn + 1) % len(self._ring)
-        ring = [Seat(replica, self._is_available(replica)) for replica in self._ring[start:] + self._ring[:start]]
+        ring = [
+            Seat(replica, self._is_available(replica)) for replica in self._ring[start:] + self._ring[:start]
+        ]
         spare = max(0, tasks - sum(seat.usable for seat in ring))
         seats: list[Seat] = []
         for seat in ring:
@@ -178,7 +191,10 @@ class ReplicaSet:
             self._note(replica, before)
         async with asyncio.TaskGroup() as probes:
             for replica in self._ring:
-                if replica.health.state in ("starting", "suspect", "ejected") and replica.transport is not None:
+                if (
+                    replica.health.state in ("starting", "suspect", "ejected")
+                    and replica.transport is not None
+                ):
                     probes.create_task(self._decide(replica, replica.transport))
 
     async def _decide(self, replica: Replica, transport: Transport) -> None:

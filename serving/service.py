@@ -13,8 +13,8 @@ from serving.config.schema import Settings
 from serving.errors import BadRequest, ConfigError, NotReady, ServingError
 from serving.observe import Observer
 from serving.pipeline import Pipeline
-from serving.protocol.datatypes import DTYPES
-from serving.protocol.provenance import parameters_of
+from serving.protocol.datatypes import DATATYPES
+from serving.protocol.provenance import provenance_parameters
 from serving.protocol.validate import check_against
 from serving.replicas import ReplicaSet
 from serving.types import Answer, InferRequest, InferResponse, ModelMetadata, NamedTensor
@@ -127,13 +127,15 @@ class CodedService:
     ) -> InferResponse:
         output = metadata.outputs[0]
         data: NDArray[np.generic] = np.stack([answer.output for answer in answers])
-        tensor = NamedTensor(output.name, output.datatype, data.astype(DTYPES[output.datatype], copy=False))
+        tensor = NamedTensor(
+            output.name, output.datatype, data.astype(DATATYPES[output.datatype].dtype, copy=False)
+        )
         return InferResponse(
             model_name=metadata.name,
             model_version=metadata.versions[0] if metadata.versions else None,
             id=request.id,
             outputs=(tensor,),
-            parameters=parameters_of([answer.provenance for answer in answers]),
+            parameters=provenance_parameters([answer.provenance for answer in answers]),
         )
 
 
@@ -166,7 +168,7 @@ def check_servable(metadata: ModelMetadata, settings: Settings) -> None:
             f"{model}: input {model_input.name!r} has shape {list(model_input.shape)}; rows of one group must agree "
             "in shape, so only the first (batch) dimension may be -1"
         )
-    floats = ("FP16", "FP32", "FP64")
+    floats = ("FP16", "BF16", "FP32", "FP64")
     scheme = settings.scheme
     if len(scheme.build(scheme.k).tasks[0].serves) > 1 and model_input.datatype not in floats:
         raise ConfigError(

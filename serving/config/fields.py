@@ -85,7 +85,7 @@ def fields_of(section: type) -> Mapping[str, Field]:
             REQUIRED if field.default is dataclasses.MISSING else _plain(field.default),
             properties.get(field.name, {}).get("description", ""),
         )
-        for field in dataclasses.fields(section)
+        for field in dataclasses.fields(section)  # type: ignore[arg-type]
     }
 
 
@@ -99,7 +99,7 @@ def walk(section: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
             yield from walk(variant, (*path, name))
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """A default in YAML terms: sections become mappings, tuples become lists."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

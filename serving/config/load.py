@@ -126,7 +126,7 @@ def _from_override(text: str) -> Entry:
     return Entry(path, _parse(f"--set {key}", value), f"command line --set {key}")
 
 
-def _parse(name: str, text: str) -> Any:
+def _parse(name: str, text: str) -> object:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

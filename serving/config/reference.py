@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Literal, Union, get_args, get_origin
 
 import yaml
 
@@ -49,7 +49,7 @@ def _row(prefix: str, field: Field) -> str:
     return f"| `{prefix}{field.name}` | {_values(field.annotation)} | {default} | {meaning} |\n"
 
 
-def _values(annotation: Any) -> str:
+def _values(annotation: object) -> str:
     if get_origin(annotation) is Annotated:
         return _values(get_args(annotation)[0])
     if get_origin(annotation) is Literal:
@@ -59,4 +59,4 @@ def _values(annotation: Any) -> str:
     if get_origin(annotation) is tuple:
         return f"list of {_values(get_args(annotation)[0])}"
     names = {int: "integer", float: "number", str: "text", bool: "true or false", types.NoneType: "null"}
-    return names.get(annotation, str(annotation))
+    return names[annotation] if isinstance(annotation, type) else str(annotation)

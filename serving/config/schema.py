@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from coding.registry import AnySchemeParams
 from coding.letcc import LetccParams
+from coding.registry import AnySchemeParams
 from serving.config.faults import FaultSettings
 
 

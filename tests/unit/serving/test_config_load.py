@@ -101,7 +101,7 @@ def test_a_broken_file_is_one_readable_message(tmp_path: Path, content: str, fra
 
 
 def test_a_missing_file_is_one_readable_message(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the configuration file .*: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read the configuration file .*: No such file"):
         load(tmp_path / "absent.yaml")
 
 
