@@ -5,12 +5,12 @@ Torch is imported by the commands that need it, so that `unstraggle --help` answ
 
 from __future__ import annotations
 
-from serving.cli import config_app, serve
-from loadtest.cli import loadtest_app
+import typer
 from models.cli import data_app, train_app
 from models.experiments.cli import experiment_app
 
-import typer
+from loadtest.cli import loadtest_app
+from serving.cli import config_app, replicas, serve
 
 app = typer.Typer(
     name="unstraggle",
@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(replicas)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
 app.add_typer(train_app, name="train")

@@ -45,8 +45,8 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     def metrics() -> Response:
         return Response(engine.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.get("/replicas", summary="Each replica's state")
+    @app.get("/replicas", summary="Each replica: name, state, calls in flight and, if local, process number")
     def replicas() -> JSONResponse:
-        return JSONResponse({"replicas": engine.replicas.states})
+        return JSONResponse({"replicas": engine.describe_replicas()})
 
     return app

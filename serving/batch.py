@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -68,7 +69,7 @@ class Batch:
     async def run(self) -> None:
         """Encode, send, and answer every query as soon as its group allows; resolves them all."""
         loop = asyncio.get_running_loop()
-        payloads = self._encode(loop)
+        payloads = self._encode()
         tasks = self._scheme.tasks
         self._seats = [self._stages.replicas.place(len(tasks)) for _ in self._groups]
         flight = self._stages.dispatcher.flight(
@@ -118,14 +119,14 @@ class Batch:
             failed = [task for where, task in members if where == position]
             self._obey(position, self._collectors[position].on_failure(failed))
 
-    def _encode(self, loop: asyncio.AbstractEventLoop) -> NDArray[Any]:
-        started = loop.time()
+    def _encode(self) -> NDArray[Any]:
+        started = perf_counter()
         rows = np.stack([[query.row for query in group.queries] for group in self._groups])
         wire = rows.dtype
         if wire == np.float16:
             rows = rows.astype(np.float32)
         payloads = self._scheme.encode(rows).astype(wire, copy=False)
-        self._stages.observer.stage_done("encode", loop.time() - started)
+        self._stages.observer.stage_done("encode", perf_counter() - started)
         return payloads
 
     def _erase_unusable(self) -> None:
@@ -151,7 +152,7 @@ class Batch:
             self._flight.cancel((position, task) for task in progress.cancel)
 
     def _answer(self, position: int, progress: Progress) -> None:
-        started = asyncio.get_running_loop().time()
+        started = perf_counter()
         arrivals = self._arrivals[position]
         decoded = self._scheme.decode(arrivals)
         outputs = self._stages.domain.to_client(decoded.outputs)
@@ -168,7 +169,7 @@ class Batch:
                     error_estimate=float(decoded.error[index, 0]),
                 )
                 self._resolve(self._groups[position].queries[slot], Answer(outputs[index, 0], provenance))
-        self._stages.observer.stage_done("decode", asyncio.get_running_loop().time() - started)
+        self._stages.observer.stage_done("decode", perf_counter() - started)
 
     def _obtained(self, slot: int, arrivals: Iterable[int]) -> Obtained:
         """By its own replica alone, by the first of several copies, by a hedge, or by decoding."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 import uvloop
 import yaml
@@ -44,6 +45,36 @@ def serve(config: ConfigOption = None, overrides: SetOption = None) -> None:
         uvloop.run(serve_forever(settings, announce))
     except ConfigError as error:
         raise _fatal(error) from error
+
+
+def replicas(
+    url: Annotated[str, typer.Option("--url", help="Address of the server.")] = "http://127.0.0.1:8000",
+    pid: Annotated[
+        str | None, typer.Option("--pid", metavar="NAME", help="Print only this replica's process number.")
+    ] = None,
+) -> None:
+    """Show the replicas of a running server."""
+    try:
+        rows = (
+            httpx.get(f"{url}/replicas", timeout=5.0, trust_env=False).raise_for_status().json()["replicas"]
+        )
+    except httpx.HTTPError as error:
+        typer.echo(f"unstraggle: cannot ask {url}: {error}; is the server running?", err=True)
+        raise typer.Exit(1) from error
+    if pid is not None:
+        found = next((row["pid"] for row in rows if row["name"] == pid), None)
+        if found is None:
+            names = ", ".join(row["name"] for row in rows)
+            typer.echo(
+                f"unstraggle: --pid must name a local replica that runs ({names}), got {pid!r}", err=True
+            )
+            raise typer.Exit(2)
+        typer.echo(found)
+        return
+    table = Table("replica", "state", "in flight", "pid", box=None, header_style="bold")
+    for row in rows:
+        table.add_row(row["name"], row["state"], str(row["in_flight"]), str(row["pid"] or ""))
+    Console().print(table)
 
 
 @config_app.command("show")

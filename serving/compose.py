@@ -48,6 +48,7 @@ class Engine:
         self.metrics = PrometheusObserver(names)
         self.replicas = ReplicaSet(names, settings.replicas, self._loop.time, self.metrics)
         self.service = CodedService(settings, self.replicas, self.metrics)
+        self._supervisor: Supervisor | None = None
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Start the replicas, warm up, call `on_ready`, and serve until cancelled.
@@ -81,8 +82,17 @@ class Engine:
                 self.replicas.attach(number, self._transport(url))
             yield
             return
-        async with Supervisor(settings, self._settings.model, self):
+        async with Supervisor(settings, self._settings.model, self) as self._supervisor:
             yield
+
+    def describe_replicas(self) -> list[dict[str, str | int | None]]:
+        """Name, state, open calls and process number (None for a remote or dead one) of every replica."""
+        pids = self._supervisor.pids if self._supervisor is not None else {}
+        in_flight = self.replicas.in_flight
+        return [
+            {"name": name, "state": state, "in_flight": in_flight[name], "pid": pids.get(number)}
+            for number, (name, state) in enumerate(self.replicas.states.items())
+        ]
 
     def started(self, number: int, base_url: str) -> None:
         """A local worker listens; called by the supervisor."""

@@ -130,8 +130,7 @@ async def while_connected(receive: Receive, answer: Awaitable[_T]) -> _T:
             watch.cancel()
     except BaseExceptionGroup as failures:
         # One thing went wrong first: the answer, or the watch, which then cancelled the answer.
-        first = failures.exceptions[0]
-        raise first from first.__cause__
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
     return result
 
 

@@ -68,8 +68,13 @@ class ReplicaSet:
 
     @property
     def states(self) -> dict[str, State]:
-        """Each replica's state by name."""
+        """Each replica's state by name, in the order of the ring."""
         return {replica.name: replica.health.state for replica in self._ring}
+
+    @property
+    def in_flight(self) -> dict[str, int]:
+        """Each replica's open calls by name, in the order of the ring."""
+        return {replica.name: replica.in_flight for replica in self._ring}
 
     @property
     def serving(self) -> int:
