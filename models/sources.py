@@ -1,0 +1,98 @@
+"""Reading `model.source` strings; free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import parse_qsl
+
+from models.errors import BadSource
+
+OPTIONS_BY_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "builtin": frozenset[str](),
+        "timm": frozenset({"pretrained"}),
+        "torchvision": frozenset({"pretrained"}),
+        "torchscript": frozenset({"input_shape"}),
+        "python": frozenset({"input_shape"}),
+    }
+)
+
+_FORMS = "builtin:NAME, timm:NAME, torchvision:NAME, torchscript:PATH or python:module:factory"
+_BOOLEANS = MappingProxyType({"true": True, "false": False})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model.source string, taken apart.
+
+    Attributes:
+        text: the string itself, for messages.
+        kind: one of the keys of `OPTIONS_BY_KIND`.
+        target: what stands between the first colon and the question mark.
+        pretrained: whether weights of a hub are wanted (timm and torchvision).
+        input_shape: the shape of one input row, where the source says (torchscript and python).
+    """
+
+    text: str
+    kind: str
+    target: str
+    pretrained: bool = True
+    input_shape: tuple[int, ...] | None = None
+
+
+def parse_source(text: str) -> Source:
+    """Take a `model.source` string apart: `KIND:TARGET`, then perhaps `?option=value&option=value`.
+
+    Raises:
+        BadSource: the string has no known kind, names nothing, or carries an option that its kind lacks.
+    """
+    kind, _, rest = text.partition(":")
+    target, _, query = rest.partition("?")
+    if kind not in OPTIONS_BY_KIND:
+        raise BadSource(f"model.source must be {_FORMS}; got {text!r}")
+    if not target:
+        raise BadSource(f"model.source must name something after {kind + ':'!r}; got {text!r}")
+    options = _options(text, kind, query)
+    return Source(
+        text=text,
+        kind=kind,
+        target=target,
+        pretrained=_boolean(text, options.get("pretrained", "true")),
+        input_shape=_shape(text, options["input_shape"]) if "input_shape" in options else None,
+    )
+
+
+def _options(text: str, kind: str, query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        raise BadSource(
+            f"{text}: options must be written option=value, joined by '&'; got {query!r}"
+        ) from error
+    allowed = OPTIONS_BY_KIND[kind]
+    for name, _ in pairs:
+        if name not in allowed:
+            known = ", ".join(sorted(allowed)) or "none"
+            raise BadSource(f"{text}: the options of a {kind} source are: {known}; got {name!r}")
+    return dict(pairs)
+
+
+def _boolean(text: str, value: str) -> bool:
+    if value not in _BOOLEANS:
+        raise BadSource(f"{text}: pretrained must be true or false; got {value!r}")
+    return _BOOLEANS[value]
+
+
+def _shape(text: str, value: str) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(part) for part in value.split(","))
+    except ValueError:
+        shape = ()
+    if not shape or min(shape) < 1:
+        raise BadSource(
+            f"{text}: input_shape must be positive whole numbers, without the batch, such as 3,224,224; "
+            f"got {value!r}"
+        )
+    return shape
