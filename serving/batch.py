@@ -156,9 +156,8 @@ class Batch:
         arrivals = self._arrivals[position]
         decoded = self._scheme.decode(arrivals)
         outputs = self._stages.domain.to_client(decoded.outputs)
-        missing = tuple(
-            seat.replica.name for task, seat in enumerate(self._seats[position]) if task not in arrivals
-        )
+        silent = [seat.replica for task, seat in enumerate(self._seats[position]) if task not in arrivals]
+        missing = tuple(replica.name for replica in sorted(silent, key=lambda replica: replica.number))
         for index, slot in enumerate(decoded.slots):
             if slot in progress.answer:
                 provenance = Provenance(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import numpy as np
 import structlog
 
 from serving.config.schema import HttpReplicas, LocalReplicas
@@ -59,6 +60,7 @@ class ReplicaSet:
         hang_after_s = settings.hang_after_ms / 1000
         self._ring = [Replica(number, name, Health(hang_after_s)) for number, name in enumerate(names)]
         self._turn = 0
+        self._deal = np.random.default_rng(0)
         self._wake = asyncio.Event()
         self._retired: list[Transport] = []
         self._listeners: list[Callable[[], None]] = []
@@ -108,9 +110,10 @@ class ReplicaSet:
     def place(self, tasks: int) -> tuple[Seat, ...]:
         """Give each task of one group a replica of its own.
 
-        The ring is turned by one from group to group, so that one bad replica does not always take the same
-        point of the curve. Bad ones are passed over while there are enough good ones; past that they keep their
-        places on the ring, and the erasures wander from group to group with them.
+        The ring is turned by one from group to group, so that work spreads evenly, and the chosen replicas are
+        dealt to the tasks in a new order each time, so that no replica and no pair of neighbours always takes
+        the same points of the curve. Bad ones are passed over while there are enough good ones; past that they
+        keep their places, and the erasures wander from group to group with them.
 
         Args:
             tasks: at most the number of replicas.
@@ -130,7 +133,7 @@ class ReplicaSet:
                 spare -= 1
                 seats.append(seat)
                 self._observer.task_skipped(seat.replica.name)
-        return tuple(seats)
+        return tuple(seats[index] for index in self._deal.permutation(tasks))
 
     def call_started(self, replica: Replica) -> None:
         """An upstream call goes out."""
