@@ -92,10 +92,12 @@ async def compare_schemes(
     timeout_s = stack.deadline_ms / 1000.0 + _CLIENT_GRACE_S
     measurements: list[Measurement] = []
     for scheme in schemes:
-        async with _serving(scheme, load, stack, log_directory) as server:
-            async with connect(server.url, server.model, timeout_s=timeout_s) as target:
-                measurements.append(await measure(target, scheme.label, load, digits, progress=progress))
-            server.process.check_alive("during its run")
+        async with (
+            _serving(scheme, load, stack, log_directory) as server,
+            connect(server.url, server.model, timeout_s=timeout_s) as target,
+        ):
+            work = measure(target, scheme.label, load, digits, progress=progress)
+            measurements.append(await server.process.while_alive(work))
     base = _accuracy_of_uncoded_run(schemes, measurements)
     if base is None:
         base = await _uncoded_accuracy(load, stack, digits, log_directory)

@@ -8,20 +8,24 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import aiohttp
 
 from loadtest.errors import StackError
+
+_Result = TypeVar("_Result")
 
 SERVE_COMMAND = (sys.executable, "-m", "unstraggle", "serve")
 """Starts this project's own server with this interpreter."""
 
 _ANNOUNCEMENT = re.compile(r"^unstraggle: serving (?P<model>\S+) at (?P<url>https?://\S+)\n", re.MULTILINE)
 _POLL_S = 0.05
+_WATCH_S = 0.5
 _PROBE_TIMEOUT_S = 2.0
 _TAIL_LINES = 15
 
@@ -86,6 +90,22 @@ class ServerProcess:
     def announcement(self) -> re.Match[str] | None:
         """The line in which the server says what it serves and where, once it has printed it."""
         return _ANNOUNCEMENT.search(self._output.read_text(encoding="utf-8", errors="replace"))
+
+    async def while_alive(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do the work, and give it up as soon as the server exits.
+
+        Raises:
+            StackError: it exited; the message ends with the last lines of its standard error.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(work)
+                while not task.done():
+                    self.check_alive("during its run")
+                    await asyncio.wait({task}, timeout=_WATCH_S)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        return task.result()
 
     def check_alive(self, moment: str) -> None:
         """Raise if the server has exited.

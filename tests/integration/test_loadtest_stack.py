@@ -9,7 +9,7 @@ import aiohttp
 import psutil
 import pytest
 
-from loadtest.errors import StackError
+from loadtest.errors import StackError, TargetError
 from loadtest.stack import running_stack
 
 pytestmark = pytest.mark.live
@@ -115,10 +115,27 @@ def _children():
     return {child.pid for child in psutil.Process().children()}
 
 
-async def test_a_server_that_died_during_its_run_is_noticed(tmp_path):
+async def test_a_server_that_died_during_its_run_ends_the_run(tmp_path):
+    given_up = asyncio.Event()
+
+    async def work():
+        try:
+            await asyncio.sleep(60)
+        finally:
+            given_up.set()
+
     async with running_stack(command("good"), name="mortal", log_directory=tmp_path) as stack:
-        stack.process.check_alive("during its run")
+        assert await stack.process.while_alive(asyncio.sleep(0, result="done")) == "done"
         os.kill(stack.process.pid, signal.SIGKILL)
-        await _ends(stack.process.pid)
         with pytest.raises(StackError, match="the server mortal exited with status -9 during its run"):
-            stack.process.check_alive("during its run")
+            await stack.process.while_alive(work())
+        assert given_up.is_set()
+
+
+async def test_an_error_in_the_work_comes_out_as_it_is(tmp_path):
+    async def fail():
+        raise TargetError("no such model")
+
+    async with running_stack(command("good"), name="good", log_directory=tmp_path) as stack:
+        with pytest.raises(TargetError, match="no such model"):
+            await stack.process.while_alive(fail())
