@@ -98,30 +98,18 @@ def write_json(result: Result, path: Path | None) -> None:
 
 def print_table(console: Console, result: Result) -> None:
     """Print the rows for people: latencies, errors, accuracy, and what the replicas spent per request."""
-    table = Table(title=f"{result.name}: latency in ms", title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("scheme", overflow="fold")
-    headings = (
-        "p50",
-        "p95",
-        "p99",
-        "p99.9",
-        "max",
-        "errors",
-        "accuracy",
-        "relative",
-        "used",
-        "calls",
-        "busy",
-    )
-    for heading in headings:
+    title = f"{result.name}: latency in ms"
+    # Twelve columns fit into a terminal of eighty characters only with single blanks between them.
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("scheme", overflow="fold", min_width=11)
+    for heading in ("p50", "p95", "p99", "p99.9", "max", "errors", "acc", "rel", "used", "calls", "busy"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.rows:
         table.add_row(*_cells(row))
     console.print(table)
     console.print(
-        "Latency counts from the intended send time; a failed request's is infinite. relative: accuracy over"
-        " the uncoded model's. used: replicas behind an answer. calls, busy: replica calls and milliseconds"
-        " of replica time per request.",
+        "Latency counts from the intended send time; a failed request's is infinite. acc: accuracy; rel: over the"
+        " uncoded model's. used: replicas behind an answer. calls, busy: replica calls and ms per request.",
         style="dim",
         highlight=False,
     )
@@ -130,7 +118,7 @@ def print_table(console: Console, result: Result) -> None:
 def _cells(row: Row) -> Sequence[str]:
     latencies = [_latency(row[key]) for key in ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")]
     return (
-        row["scheme"],
+        row["scheme"] if row["valid"] else f"{row['scheme']} (invalid)",
         *latencies,
         str(row["errors"]),
         _number(row["accuracy"], 4),
@@ -142,7 +130,9 @@ def _cells(row: Row) -> Sequence[str]:
 
 
 def _latency(value: float | None) -> str:
-    return "inf" if value is None else f"{value:.1f}"
+    if value is None:
+        return "inf"
+    return f"{value:.1f}" if value < 1000.0 else f"{value:.0f}"
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -163,9 +153,11 @@ def print_warnings(console: Console, measurements: Sequence[Measurement]) -> Non
                 f"INVALID: {label}: the sender was {lag_ms:.1f} ms late at p99, over {MAX_LAG_SHARE:.0%} of"
                 f" the median of {median_ms:.1f} ms; these latencies measure the client. Lower the rate.",
                 style="bold red",
+                markup=False,
+                highlight=False,
             )
         for error, count in summary.error_counts[:_SHOWN_ERRORS]:
-            console.print(f"{label}: {count} x {error}", style="red", markup=False)
+            console.print(f"{label}: {count} x {error}", style="red", markup=False, highlight=False)
         unseen = len(summary.error_counts) - _SHOWN_ERRORS
         if unseen > 0:
-            console.print(f"{label}: and {unseen} other kinds of error", style="red")
+            console.print(f"{label}: and {unseen} other kinds of error", style="red", highlight=False)

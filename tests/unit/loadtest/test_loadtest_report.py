@@ -119,3 +119,26 @@ def test_errors_are_counted_by_kind():
 
 def test_a_clean_run_gives_no_warning():
     assert printed(print_warnings, [measurement(np.full(100, 0.05))]) == ""
+
+
+def test_the_table_fits_a_terminal_of_eighty_characters():
+    row = row_of(
+        measurement(np.full(100, 1.234), cost=ReplicaCost(1200, 660.0), label="letcc:n=12,wait_for=10")
+    )
+    stream = io.StringIO()
+    print_table(Console(file=stream, width=80), Result("test", 0, {}, (row,)))
+    for heading in (
+        "scheme",
+        "p50",
+        "p99.9",
+        "errors",
+        "acc",
+        "rel",
+        "used",
+        "calls",
+        "busy",
+        "letcc",
+        "6600",
+    ):
+        assert heading in stream.getvalue()
+    assert "…" not in stream.getvalue()
