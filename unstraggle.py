@@ -6,8 +6,6 @@ Torch is imported by the commands that need it, so that `unstraggle --help` answ
 from __future__ import annotations
 
 import typer
-from models.cli import data_app, train_app
-from models.experiments.cli import experiment_app
 
 from loadtest.cli import loadtest_app
 from serving.cli import config_app, replicas, serve
@@ -21,9 +19,6 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(replicas)
 app.add_typer(config_app, name="config")
-app.add_typer(data_app, name="data")
-app.add_typer(train_app, name="train")
-app.add_typer(experiment_app, name="experiment")
 app.add_typer(loadtest_app, name="loadtest")
 
 
