@@ -1,0 +1,93 @@
+"""What runs in a worker's process. The fork server imports this module, and torch with it, once for all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import uvicorn
+import uvloop
+
+from models.errors import ModelError
+from models.runner import ModelRunner
+from models.spec import ModelSpec, TensorInfo
+from serving.types import ModelMetadata, TensorSpec
+from serving.worker.app import ModelService, create_worker_app
+from serving.worker.faults import FaultInjector
+from serving.worker.lifetime import die_with_lifeline
+from serving.worker.messages import WorkerLink
+from serving.worker.settings import WorkerSettings
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+"""Longer than the frontend keeps idle connections, so that no call meets one that is being closed."""
+SHUTDOWN_GRACE_S = 3
+"""After SIGTERM: seconds that calls in hand get to finish; less than the supervisor's patience."""
+EXIT_LOAD_FAILED = 3
+MODEL_VERSION = "1"
+
+
+def run_worker(settings: WorkerSettings, link: WorkerLink) -> int:
+    """Load the model and serve it until SIGTERM; gives the exit code."""
+    # uvicorn raises the signal once more when it has shut down: this turns it into a clean exit.
+    signal.signal(signal.SIGTERM, _exit_well)
+    try:
+        runner = ModelRunner(settings.source, settings.threads)
+    except ModelError as error:
+        link.load_failed(str(error))
+        return EXIT_LOAD_FAILED
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+        loop.run(_serve(runner, settings, link))
+    return os.EX_OK
+
+
+async def _serve(runner: ModelRunner, settings: WorkerSettings, link: WorkerLink) -> None:
+    die_with_lifeline(link.lifeline)
+    faults = FaultInjector(settings.faults, settings.number)
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="model") as executor,
+        socket.create_server((settings.host, 0), backlog=BACKLOG) as listener,
+    ):
+        service = ModelService(
+            runner, metadata_of(settings.model, runner.spec), settings.concurrency, faults, executor
+        )
+        config = uvicorn.Config(
+            create_worker_app(service, faults, settings),
+            loop="none",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
+        )
+        # The kernel holds connections that come before the server accepts them.
+        link.listening(listener.getsockname()[1])
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def metadata_of(name: str, spec: ModelSpec) -> ModelMetadata:
+    """A model's contract in the words of the protocol."""
+    return ModelMetadata(
+        name=name,
+        versions=(MODEL_VERSION,),
+        platform=spec.platform,
+        inputs=(_tensor_spec(spec.input),),
+        outputs=(_tensor_spec(spec.output),),
+    )
+
+
+def _tensor_spec(tensor: TensorInfo) -> TensorSpec:
+    return TensorSpec(tensor.name, tensor.datatype, tensor.shape)
+
+
+def _exit_well(*_: object) -> None:
+    sys.exit(os.EX_OK)
