@@ -36,6 +36,28 @@ class SupervisorObserver(Protocol):
         """
 
 
+class Backoff:
+    """How long to wait before a worker is started again: twice as long after each quick death, up to a limit.
+
+    Args:
+        first_s: the shortest wait, seconds.
+        longest_s: the longest wait, seconds. A life of at least this length was not a quick death.
+    """
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._next_s = first_s
+
+    def wait_after(self, life_s: float) -> float:
+        """Seconds to wait after a life of this many seconds."""
+        if life_s >= self._longest_s:
+            self._next_s = self._first_s
+        wait_s = min(self._next_s, self._longest_s)
+        self._next_s = 2 * wait_s
+        return wait_s
+
+
 class Supervisor:
     """Keeps one process per worker alive.
 
@@ -137,7 +159,7 @@ class Supervisor:
 
     async def _keep(self, worker: WorkerSettings, all_up: asyncio.Future[None]) -> None:
         """Run one worker for ever; its first start must succeed."""
-        wait_s = self._settings.restart_backoff_s
+        backoff = Backoff(self._settings.restart_backoff_s, self._settings.restart_backoff_max_s)
         while True:
             life = await self._live(worker, all_up)
             if worker.number not in self._started:
@@ -148,10 +170,7 @@ class Supervisor:
                 return
             _log.warning("worker_died", worker=worker.name, exitcode=life.exitcode, reason=life.end)
             self._observer.died(worker.number, life.exitcode, life.end)
-            if life.seconds >= self._settings.restart_backoff_max_s:
-                wait_s = self._settings.restart_backoff_s
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, self._settings.restart_backoff_max_s)
+            await asyncio.sleep(backoff.wait_after(life.seconds))
 
     async def _live(self, worker: WorkerSettings, all_up: asyncio.Future[None]) -> _Life:
         """One process of a worker, from its start to its end."""
@@ -177,8 +196,10 @@ class Supervisor:
         self._observer.started(worker.number, f"http://{worker.host}:{outcome.port}")
         if len(self._started) == len(self._workers) and not all_up.done():
             all_up.set_result(None)
-        exitcode = await process.exited()
-        del self._up[worker.number]
+        try:
+            exitcode = await process.exited()
+        finally:
+            del self._up[worker.number]
         return _Life(asyncio.get_running_loop().time() - born, exitcode, _describe(exitcode))
 
     async def _running_fork_server(self) -> ForkServerProcess:
