@@ -23,6 +23,7 @@ from loadtest.output import Destination, describe_settings
 from loadtest.progress import progress_bar
 from loadtest.records import Record
 from loadtest.report import Result, latency_row
+from loadtest.stack import SERVE_COMMAND
 from loadtest.target import connect
 from models.datasets import load_slice
 
@@ -98,6 +99,7 @@ def compare(
                 load_slice("mnist"),
                 log_directory=destination.directory,
                 progress=_progress(load),
+                serve_command=SERVE_COMMAND,
             )
         )
     settings = {

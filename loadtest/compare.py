@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -72,6 +72,7 @@ async def compare_schemes(
     *,
     log_directory: Path,
     progress: ProgressBar,
+    serve_command: Sequence[str] = SERVE_COMMAND,
 ) -> Comparison:
     """Measure every scheme under the same schedule, the same rows and the same straggler seed.
 
@@ -84,6 +85,7 @@ async def compare_schemes(
         digits: what to ask.
         log_directory: where the servers' logs go.
         progress: shows how far a run is.
+        serve_command: starts a server; `--set` overrides are added to it.
 
     Raises:
         StackError: a server did not start, or died.
@@ -93,14 +95,16 @@ async def compare_schemes(
     measurements: list[Measurement] = []
     for scheme in schemes:
         async with (
-            _serving(scheme, load, stack, log_directory) as server,
+            _serving(
+                serve_command, scheme.file_name, stack.overrides(scheme, load.seed), log_directory
+            ) as server,
             connect(server.url, server.model, timeout_s=timeout_s) as target,
         ):
             work = measure(target, scheme.label, load, digits, progress=progress)
             measurements.append(await server.process.while_alive(work))
     base = _accuracy_of_uncoded_run(schemes, measurements)
     if base is None:
-        base = await _uncoded_accuracy(load, stack, digits, log_directory)
+        base = await _uncoded_accuracy(load, stack, digits, serve_command, log_directory)
     return Comparison(tuple(measurements), base)
 
 
@@ -121,8 +125,8 @@ async def measure(
     """
     spec = await target.input_spec()
     check_input(spec, digits.images)
-    warmup = replace(load, requests=max(load.warmup, 1), seed=load.seed + _WARMUP_SEED_OFFSET)
     if load.warmup:
+        warmup = replace(load, requests=load.warmup, seed=load.seed + _WARMUP_SEED_OFFSET)
         await _run(target, spec.name, warmup, digits)
     before = await read_settled_cost(target.session, target.url)
     with progress(label) as on_done:
@@ -152,16 +156,11 @@ def _rows(load: LoadSettings, digits: EvaluationSlice) -> NDArray[np.int64]:
     )
 
 
-@asynccontextmanager
-async def _serving(
-    scheme: SchemeChoice, load: LoadSettings, stack: StackSettings, log_directory: Path
-) -> AsyncIterator[RunningStack]:
-    overrides = (word for pair in stack.overrides(scheme, load.seed) for word in ("--set", pair))
-    command = (*(stack.command or SERVE_COMMAND), *overrides)
-    async with running_stack(
-        command, name=scheme.file_name, log_directory=log_directory, start_timeout_s=stack.start_timeout_s
-    ) as server:
-        yield server
+def _serving(
+    command: Sequence[str], name: str, overrides: Sequence[str], log_directory: Path
+) -> AbstractAsyncContextManager[RunningStack]:
+    options = (word for override in overrides for word in ("--set", override))
+    return running_stack((*command, *options), name=name, log_directory=log_directory)
 
 
 def _accuracy_of_uncoded_run(
@@ -175,7 +174,11 @@ def _accuracy_of_uncoded_run(
 
 
 async def _uncoded_accuracy(
-    load: LoadSettings, stack: StackSettings, digits: EvaluationSlice, log_directory: Path
+    load: LoadSettings,
+    stack: StackSettings,
+    digits: EvaluationSlice,
+    serve_command: Sequence[str],
+    log_directory: Path,
 ) -> float:
     """Ask an undisturbed uncoded server for every distinct row once, and weigh each by how often it is used.
 
@@ -187,7 +190,7 @@ async def _uncoded_accuracy(
     timeout_s = _BASE_PASS_DEADLINE_MS / 1000.0 + _CLIENT_GRACE_S
     correct = 0
     async with (
-        _serving(replace(UNCODED, label="base"), load, quiet, log_directory) as server,
+        _serving(serve_command, "base", quiet.overrides(UNCODED, load.seed), log_directory) as server,
         connect(server.url, server.model, timeout_s=timeout_s) as target,
     ):
         for times in np.unique(uses):

@@ -132,14 +132,14 @@ class LoadSettings:
 class StackSettings:
     """The server under test, the same for every scheme.
 
+    Whatever is not set here comes from the server's own configuration file and environment.
+
     Attributes:
         replicas: number of worker processes.
         window_ms: longest wait of a row for others to fill its group, milliseconds.
         service_time: what each call's added service time is drawn from.
         replica_concurrency: calls that a replica runs at once; 0 means unlimited.
         deadline_ms: end-to-end deadline of a request in the server, milliseconds.
-        command: what starts a server, before its `--set` overrides; None means `unstraggle serve`.
-        start_timeout_s: longest wait for a server to be ready, seconds.
 
     Raises:
         OptionError: a value breaks a rule.
@@ -150,8 +150,6 @@ class StackSettings:
     service_time: ServiceTime = NO_SERVICE_TIME
     replica_concurrency: int = 1
     deadline_ms: float = 1000.0
-    command: tuple[str, ...] | None = None
-    start_timeout_s: float = 120.0
 
     def __post_init__(self) -> None:
         _require(self.replicas >= 1, "replicas", "at least 1", self.replicas)

@@ -113,6 +113,13 @@ def print_table(console: Console, result: Result) -> None:
         style="dim",
         highlight=False,
     )
+    intervals = "; ".join(f"{row['scheme']} {_interval(row['p99_interval_ms'])}" for row in result.rows)
+    console.print(f"95 % interval of p99: {intervals}.", style="dim", markup=False, highlight=False)
+
+
+def _interval(bounds: Sequence[float | None]) -> str:
+    low, high = (_latency(bound) for bound in bounds)
+    return f"{low} to {high}"
 
 
 def _cells(row: Row) -> Sequence[str]:
@@ -144,7 +151,7 @@ def _per_request(row: Row, key: str, *, scale: float = 1.0) -> float | None:
 
 
 def print_warnings(console: Console, measurements: Sequence[Measurement]) -> None:
-    """Say what casts doubt on a run: a late sender, errors, too few requests for a percentile."""
+    """Say what casts doubt on a run: a sender that was late, and errors."""
     for measurement in measurements:
         summary, label = measurement.summary, measurement.label
         if not summary.valid:
