@@ -88,16 +88,20 @@ def show(
     if as_yaml:
         typer.echo(yaml.safe_dump(loaded.settings.model_dump(mode="json"), sort_keys=False), nl=False)
         return
-    table = Table("key", "value", "source", box=None, header_style="bold")
-    for key, value, source in loaded.rows():
-        table.add_row(key, str(value), source)
-    Console(soft_wrap=True).print(table)
+    rows = [(key, _as_yaml(value), source) for key, value, source in loaded.rows()]
+    key_width, value_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for key, value, source in rows:
+        typer.echo(f"{key:{key_width}}  {value:{value_width}}  {source}")
 
 
 @config_app.command("reference")
 def print_reference() -> None:
     """Print the configuration reference (docs/config.md) in Markdown."""
     typer.echo(reference(), nl=False)
+
+
+def _as_yaml(value: object) -> str:
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("\n...")
 
 
 def _load(config: Path | None, overrides: list[str] | None) -> Loaded:

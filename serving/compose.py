@@ -124,14 +124,15 @@ class Engine:
     def _pipeline(self, metadata: ModelMetadata) -> Pipeline:
         settings = self._settings
         replicas = settings.replicas
-        drain_s = replicas.drain_timeout_ms / 1000 if replicas.straggler_policy == "drain" else 0.0
+        drains = replicas.straggler_policy == "drain"
+        grace_ms = replicas.drain_timeout_ms if drains else replicas.cancel_grace_ms
         nearest = getattr(settings.scheme, "order", "none") == "nearest"
         return Pipeline(
             settings.scheme,
             GroupFormer(settings.scheme.k, settings.grouping, nearest_order if nearest else keep_order),
             Stages(
                 replicas=self.replicas,
-                dispatcher=Dispatcher(self.replicas, drain_s, self._loop.time),
+                dispatcher=Dispatcher(self.replicas, grace_ms / 1000, self._loop.time),
                 domain=OutputDomain(settings.scheme.output_domain),
                 metadata=metadata,
                 observer=self.metrics,

@@ -51,14 +51,14 @@ class Dispatcher:
 
     Args:
         replicas: told when a call starts and how it ends.
-        drain_s: how long a call that nobody wants any more may go on before it is cancelled: 0 closes its
+        grace_s: how long a call that nobody wants any more may go on before it is cancelled: 0 closes its
             connection at once, more keeps connections warm at the price of occupying the slow replica.
         clock: the event loop's time.
     """
 
-    def __init__(self, replicas: ReplicaSet, drain_s: float, clock: Callable[[], float]) -> None:
+    def __init__(self, replicas: ReplicaSet, grace_s: float, clock: Callable[[], float]) -> None:
         self._replicas = replicas
-        self._drain_s = drain_s
+        self._grace_s = grace_s
         self._clock = clock
 
     def flight(
@@ -89,7 +89,7 @@ class Dispatcher:
         for call in calls.values():
             call.wanted.update(call.members)
         return Flight(
-            tuple(calls.values()), payloads, metadata, sink, self._replicas, self._clock, self._drain_s
+            tuple(calls.values()), payloads, metadata, sink, self._replicas, self._clock, self._grace_s
         )
 
 
@@ -104,7 +104,7 @@ class Flight:
         sink: Sink,
         replicas: ReplicaSet,
         clock: Callable[[], float],
-        drain_s: float,
+        grace_s: float,
     ) -> None:
         self._calls = calls
         self._call_of = {member: call for call in calls for member in call.members}
@@ -114,7 +114,7 @@ class Flight:
         self._sink = sink
         self._replicas = replicas
         self._clock = clock
-        self._drain_s = drain_s
+        self._grace_s = grace_s
 
     async def run(self) -> None:
         """Send every call and see it to its end: answered, failed or cancelled.
@@ -143,9 +143,9 @@ class Flight:
                 self._give_up(call, call.task)
 
     def _give_up(self, call: _Call, task: asyncio.Task[None]) -> None:
-        if self._drain_s > 0 and call.limit is not None:
+        if self._grace_s > 0 and call.limit is not None:
             if not call.limit.expired():
-                call.limit.reschedule(self._clock() + self._drain_s)
+                call.limit.reschedule(self._clock() + self._grace_s)
         else:
             task.cancel()
 

@@ -68,7 +68,7 @@ class Supervisor:
         settings: how many workers, and when to start them again.
         model: what they serve.
         observer: told of every start and death.
-        target: what a worker process runs, as `module:function`.
+        program: the module that a worker process runs.
     """
 
     def __init__(
@@ -77,12 +77,13 @@ class Supervisor:
         model: ModelSettings,
         observer: SupervisorObserver,
         *,
-        target: str = WORKER,
+        program: str = WORKER,
     ) -> None:
         self._settings = settings
         self._workers = settings_of_workers(model, settings)
         self._observer = observer
-        self._target = target
+        self._model = model
+        self._program = program
         self._owner: asyncio.Task[None] | None = None
         self._all_up: asyncio.Future[None] | None = None
         self._up: dict[int, WorkerProcess] = {}
@@ -207,7 +208,9 @@ class Supervisor:
             if self._fork_server is None or self._fork_server.ended:
                 if self._fork_server is not None:
                     await self._fork_server.stop(0.0)
-                self._fork_server = await ForkServerProcess.launch(self._settings.threads, self._target)
+                self._fork_server = await ForkServerProcess.launch(
+                    self._settings.threads, self._model.source, self._program
+                )
                 self._relays.create_task(self._fork_server.relay(), name="fork-server")
             return self._fork_server
 

@@ -44,6 +44,8 @@ class ModelSettings(_Section):
 class _Replicas(_Section):
     straggler_policy: Literal["cancel", "drain"] = "cancel"
     """What happens to a call that nobody needs any more: close its connection, or let it finish unheard."""
+    cancel_grace_ms: float = Field(default=20, ge=0)
+    """With `cancel`: how long such a call may still finish by itself, which saves a new connection."""
     drain_timeout_ms: float = Field(default=5000, gt=0)
     """With `drain`: the longest that such a call may go on."""
     max_in_flight: int = Field(default=16, ge=1)

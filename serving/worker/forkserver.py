@@ -20,8 +20,7 @@ import selectors
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, Protocol, cast
 
 from serving.worker.lifetime import die_with_parent
 from serving.worker.messages import (
@@ -42,22 +41,29 @@ READ_SIZE = 65536
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 """The fork server ends when the frontend hangs up and not before: the workers would die with it, unasked."""
 
-Target: TypeAlias = Callable[[WorkerSettings, WorkerLink], int]
-"""What a worker runs; gives its exit code."""
+
+class Program(Protocol):
+    """The module that a worker runs."""
+
+    def preload(self, source: str) -> None:
+        """Import what loading this model will need, so that the workers share it. Runs once, before any fork."""
+
+    def run_worker(self, settings: WorkerSettings, link: WorkerLink) -> int:
+        """Be a worker; gives its exit code."""
 
 
 class ForkServer:
     """Obeys commands, reaps its children and reports what became of them, until the frontend hangs up.
 
     Args:
-        target: what every worker runs.
+        program: what every worker runs.
         commands: file descriptor to read commands from.
         events: file descriptor to write events to.
         lifeline: file descriptor that ends when the frontend does.
     """
 
-    def __init__(self, target: Target, commands: int, events: int, lifeline: int) -> None:
-        self._target = target
+    def __init__(self, program: Program, commands: int, events: int, lifeline: int) -> None:
+        self._program = program
         self._commands = commands
         self._events = events
         self._lifeline = lifeline
@@ -120,7 +126,7 @@ class ForkServer:
                 os.close(descriptor)
             # Said by the worker itself, so that nothing else that it reports comes before.
             os.write(self._events, event_line(Forked(token, os.getpid())))
-            code = self._target(settings, WorkerLink(token, self._events, self._lifeline))
+            code = self._program.run_worker(settings, WorkerLink(token, self._events, self._lifeline))
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 0
         except BaseException:
@@ -152,9 +158,10 @@ def _take_over_standard_streams() -> tuple[int, int]:
 
 
 def main() -> None:
-    """Entry point of the fork server's process: import the target, then serve."""
+    """Entry point of the fork server's process: import the program, then serve."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--target", required=True, help="what a worker runs, as module:function")
+    parser.add_argument("--program", required=True, help="name of the module that a worker runs")
+    parser.add_argument("--source", required=True, help="the model that the workers will load")
     parser.add_argument(
         "--lifeline", type=int, required=True, help="descriptor of the lifeline's reading end"
     )
@@ -164,18 +171,18 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     die_with_parent(arguments.parent)
     commands, events = _take_over_standard_streams()
-    module, _, function = arguments.target.partition(":")
     try:
-        target: Target = getattr(importlib.import_module(module), function)
+        program = cast(Program, importlib.import_module(arguments.program))
+        program.preload(arguments.source)
     except Exception as error:  # whatever a module raises when it is imported
-        message = f"cannot import {arguments.target}: {error!r}"
+        message = f"cannot import {arguments.program}: {error!r}"
         os.write(events, event_line(PreloadFailed(message[:LONGEST_MESSAGE])))
         sys.exit(1)
     # Objects that no collection ever touches stay in memory pages that the workers share.
     gc.collect()
     gc.freeze()
     with contextlib.suppress(BrokenPipeError):
-        ForkServer(target, commands, events, arguments.lifeline).run()
+        ForkServer(program, commands, events, arguments.lifeline).run()
 
 
 if __name__ == "__main__":

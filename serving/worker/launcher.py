@@ -27,8 +27,8 @@ from serving.worker.messages import (
 )
 from serving.worker.settings import WorkerSettings
 
-WORKER = "serving.worker.process:run_worker"
-"""What a worker runs. A name, not an import: the frontend must not load torch."""
+WORKER = "serving.worker.process"
+"""The module that a worker runs. A name, not an import: the frontend must not load torch."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 EXIT_TIMEOUT_S = 2.0
 """How long a process gets to vanish after SIGKILL, or the fork server after its pipe was closed."""
@@ -94,19 +94,24 @@ class ForkServerProcess:
         self._ended = False
 
     @classmethod
-    async def launch(cls, threads: int, target: str = WORKER) -> Self:
+    async def launch(cls, threads: int, source: str, program: str = WORKER) -> Self:
         """Start a fork server; it imports what the workers need while this returns.
 
         Args:
             threads: size of the numerical libraries' thread pools.
-            target: what a worker runs, as `module:function`.
+            source: the model that the workers will load.
+            program: the module that a worker runs (see `serving.worker.forkserver.Program`).
         """
         lifeline_end, lifeline = os.pipe()
+        arguments = (
+            f"--program={program}",
+            f"--source={source}",
+            f"--lifeline={lifeline_end}",
+            f"--parent={os.getpid()}",
+        )
         try:
-            # fmt: off
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "serving.worker.forkserver",
-                "--target", target, "--lifeline", str(lifeline_end), "--parent", str(os.getpid()),
+                *(sys.executable, "-P", "-m", "serving.worker.forkserver", *arguments),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=(lifeline_end,),
@@ -114,7 +119,6 @@ class ForkServerProcess:
                 # Ctrl-C reaches the terminal's whole group, but only the frontend may decide when to stop.
                 start_new_session=True,
             )
-            # fmt: on
         except BaseException:
             os.close(lifeline)
             raise

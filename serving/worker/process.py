@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import os
 import signal
 import socket
@@ -14,6 +16,7 @@ import uvloop
 
 from models.errors import ModelError
 from models.runner import ModelRunner
+from models.sources import parse_source
 from models.spec import ModelSpec, TensorInfo
 from serving.types import ModelMetadata, TensorSpec
 from serving.worker.app import ModelService, create_worker_app
@@ -29,6 +32,19 @@ SHUTDOWN_GRACE_S = 3
 """After SIGTERM: seconds that calls in hand get to finish; less than the supervisor's patience."""
 EXIT_LOAD_FAILED = 3
 MODEL_VERSION = "1"
+LIBRARIES = ("timm", "torchvision")
+"""Kinds of sources that are named after the library they come from."""
+
+
+def preload(source: str) -> None:
+    """Import the library that the source needs. A user's own module is left to the workers: it may start threads.
+
+    Where this fails, the workers fail at the same, and say why.
+    """
+    with contextlib.suppress(ModelError, ImportError):
+        kind = parse_source(source).kind
+        if kind in LIBRARIES:
+            importlib.import_module(kind)
 
 
 def run_worker(settings: WorkerSettings, link: WorkerLink) -> int:

@@ -19,7 +19,7 @@ class Deaf:
 async def main():
     configure_logs(LogSettings())
     settings, model = LocalReplicas(count=3), ModelSettings(name="m", source="serves")
-    async with Supervisor(settings, model, Deaf(), target="supervisor_targets:stub") as supervisor:
+    async with Supervisor(settings, model, Deaf(), program="supervisor_stubs") as supervisor:
         print(json.dumps([supervisor.fork_server_pid, *supervisor.pids.values()]), flush=True)
         await asyncio.Event().wait()
 

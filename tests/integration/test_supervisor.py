@@ -24,8 +24,7 @@ from serving.worker import launcher
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
 
 HERE = Path(__file__).parent
-STUB = "supervisor_targets:stub"
-WORKER = "serving.worker.process:run_worker"
+STUBS = "supervisor_stubs"
 PATIENCE_S = 10.0
 
 
@@ -45,10 +44,10 @@ class Recorder:
         self.death_times.append(asyncio.get_running_loop().time())
 
 
-def supervise(source, observer=None, count=2, target=STUB, **settings):
+def supervise(source, observer=None, count=2, program=STUBS, **settings):
     replicas = LocalReplicas(count=count, restart_backoff_s=0.05, **settings)
     model = ModelSettings(name="m", source=source)
-    return Supervisor(replicas, model, observer or Recorder(), target=target)
+    return Supervisor(replicas, model, observer or Recorder(), program=program)
 
 
 async def until(condition):
@@ -174,12 +173,12 @@ async def test_a_failed_first_start_is_one_readable_error(source, patience_s, me
 
 async def test_a_worker_that_cannot_be_imported_is_a_readable_error():
     with pytest.raises(ConfigError, match="No module named 'no_such_module'"):
-        await supervise("serves", target="no_such_module:run").start()
+        await supervise("serves", program="no_such_module").start()
 
 
 async def test_a_model_that_does_not_exist_is_a_readable_error():
     with pytest.raises(ConfigError, match="builtin:no-such-model"):
-        await supervise("builtin:no-such-model", target=WORKER).start()
+        await supervise("builtin:no-such-model", program=launcher.WORKER).start()
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3, 1.0])

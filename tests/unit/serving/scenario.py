@@ -109,7 +109,7 @@ async def stack(
     *,
     grouping: GroupingSettings | None = None,
     replicas: LocalReplicas | None = None,
-    drain_s: float = 0.0,
+    grace_s: float = 0.0,
 ) -> AsyncIterator[Stack]:
     """A pipeline over one scripted replica per script, all of them up."""
     loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ async def stack(
     replica_set = ReplicaSet(names, replicas or LocalReplicas(count=len(scripts)), loop.time, metrics)
     transports = [ScriptedTransport(script, METADATA) for script in scripts]
     former = GroupFormer(params.k, grouping or GroupingSettings())
-    dispatcher = Dispatcher(replica_set, drain_s, loop.time)
+    dispatcher = Dispatcher(replica_set, grace_s, loop.time)
     stages = Stages(replica_set, dispatcher, OutputDomain.AS_IS, METADATA, metrics, reserve_s=0.02)
     pipeline = Pipeline(params, former, stages)
     for number, transport in enumerate(transports):

@@ -38,7 +38,7 @@ async def test_the_answer_comes_with_the_last_replica_it_waits_for_and_the_strag
 
 async def test_drained_stragglers_are_left_to_finish_unheard_but_not_for_ever() -> None:
     delays = [0.01] * 5 + [0.05, math.inf]
-    async with stack(LETCC, [[after(delay)] for delay in delays], drain_s=2.0) as running:
+    async with stack(LETCC, [[after(delay)] for delay in delays], grace_s=2.0) as running:
         outcome = await running.ask([1, 2, 3, 4])
         assert outcome.seconds == pytest.approx(0.01)
         await asyncio.sleep(1.9)
@@ -286,7 +286,7 @@ async def test_after_ejections_nobody_waits_for_the_deadline_any_more() -> None:
 
 async def test_a_backlogged_replica_is_an_erasure() -> None:
     settings = LocalReplicas(count=7, max_in_flight=1, hang_after_ms=60_000)
-    async with stack(LETCC, [[after(0.01)]] * 6 + [[NEVER]], replicas=settings, drain_s=60) as running:
+    async with stack(LETCC, [[after(0.01)]] * 6 + [[NEVER]], replicas=settings, grace_s=60) as running:
         for _ in range(5):
             outcome = await running.ask([1, 2, 3, 4])
             assert outcome.seconds == pytest.approx(0.01)

@@ -7,7 +7,11 @@ import sys
 import time
 
 
-def stub(settings, link):
+def preload(source):
+    pass
+
+
+def run_worker(settings, link):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     return globals()[settings.source](settings, link)
 
