@@ -189,9 +189,13 @@ def load_slice(name: str = "mnist") -> EvaluationSlice:
         known = sorted(found.name.removesuffix("-slice.npz") for found in SHIPPED.glob("*-slice.npz"))
         raise DataError(f"slice must be one of {', '.join(known)}; got {name!r}")
     with np.load(path) as stored:
-        images = stored["images"].astype(np.float32) / np.float32(255)
-        labels = stored["labels"].astype(np.int64)
-    return EvaluationSlice(name, images[:, np.newaxis], labels)
+        return evaluation_rows(name, Digits(stored["images"], stored["labels"]))
+
+
+def evaluation_rows(name: str, digits: Digits) -> EvaluationSlice:
+    """Raw digits in the form that the model takes."""
+    images = digits.images[:, np.newaxis].astype(np.float32) / np.float32(255)
+    return EvaluationSlice(name, images, digits.labels.astype(np.int64))
 
 
 def _slice_path(name: str) -> Path:

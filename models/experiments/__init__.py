@@ -1,0 +1,1 @@
+"""Measurements of how well codes answer, without a server: arrays in, tables out."""
