@@ -18,7 +18,6 @@ from serving.worker.settings import WorkerSettings, settings_of_workers
 
 _log = structlog.get_logger(__name__)
 
-
 STOP_GRACE_S = 5.0
 """What workers get to finish their calls when all is stopped."""
 
@@ -85,7 +84,6 @@ class Supervisor:
         self._model = model
         self._program = program
         self._owner: asyncio.Task[None] | None = None
-        self._all_up: asyncio.Future[None] | None = None
         self._up: dict[int, WorkerProcess] = {}
         self._started: set[int] = set()
         self._relays = asyncio.TaskGroup()
@@ -110,10 +108,10 @@ class Supervisor:
         Raises:
             ConfigError: a worker could not load its model; the message says why.
         """
-        self._all_up = asyncio.get_running_loop().create_future()
-        self._owner = asyncio.create_task(self._run(self._all_up), name="supervisor")
+        all_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._run(all_up), name="supervisor")
         try:
-            await self._all_up
+            await all_up
         except BaseException:
             await self.aclose()
             raise

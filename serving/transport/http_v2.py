@@ -199,7 +199,7 @@ class HttpV2Transport:
             yield
         except aiohttp.ServerTimeoutError as error:
             raise ReplicaTimeout(f"{self._base_url} does not accept connections in time") from error
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, aiohttp.InvalidURL) as error:
             raise ReplicaUnreachable(f"{self._base_url} cannot be reached: {error}") from error
         except aiohttp.ClientError as error:
             raise BadReplicaAnswer(f"{self._base_url} does not speak HTTP as expected: {error!r}") from error

@@ -9,16 +9,21 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import numpy as np
 import psutil
 import pytest
 
 from serving import supervisor as supervisor_module
+from serving.config.faults import ConstantDelay, FaultSettings
 from serving.config.schema import LocalReplicas, ModelSettings
 from serving.errors import ConfigError
 from serving.supervisor import Supervisor
+from serving.transport.http_v2 import HttpV2Transport
+from serving.types import InferRequest, NamedTensor
 from serving.worker import launcher
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(60)]
@@ -179,6 +184,21 @@ async def test_a_worker_that_cannot_be_imported_is_a_readable_error():
 async def test_a_model_that_does_not_exist_is_a_readable_error():
     with pytest.raises(ConfigError, match="builtin:no-such-model"):
         await supervise("builtin:no-such-model", program=launcher.WORKER).start()
+
+
+async def test_sigterm_lets_a_worker_finish_its_call():
+    watch = Recorder()
+    slow = FaultSettings(enabled=True, delay=ConstantDelay(ms=500))
+    row = NamedTensor("input", "FP32", np.zeros((1, 1, 28, 28), np.float32))
+    supervisor = supervise("builtin:lenet5-mnist", watch, count=1, program=launcher.WORKER, faults=slow)
+    async with supervisor, aclosing(HttpV2Transport(watch.starts[0][1], "m")) as transport:
+        await transport.metadata()
+        call = asyncio.create_task(transport.infer(InferRequest((row,))))
+        await asyncio.sleep(0.2)
+        os.kill(supervisor.pids[0], signal.SIGTERM)
+        assert (await call).outputs[0].data.shape == (1, 10)
+        await until(lambda: watch.deaths)
+    assert watch.deaths == [(0, 0, "exited with code 0")]
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3, 1.0])
