@@ -30,28 +30,3 @@ def berrut_matrix(nodes: Array, targets: Array) -> NDArray[np.float64]:
     weights[on_node] = coincident[on_node]
     normalised: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return normalised
-
-
-def berrut_leave_one_out(nodes: Array) -> NDArray[np.float64]:
-    """The matrix that takes values y at `nodes` to y_v - u_v(x_v), u_v being the interpolant of the others.
-
-    Args:
-        nodes: shape (n,), strictly ascending, n >= 1.
-
-    Returns:
-        Shape (n, n), float64. Of a single node nothing is left to predict it from: its own value counts as
-        the residual.
-    """
-    n = nodes.size
-    if n == 1:
-        return np.eye(1)
-    position = np.arange(n)
-    # without node v, those behind it move up by one, and their signs flip
-    renumbered = position[None, :] - (position[None, :] > position[:, None])
-    signs = 1.0 - 2.0 * (renumbered % 2)
-    gaps = nodes[:, None] - nodes[None, :]
-    np.fill_diagonal(gaps, 1.0)
-    weights = signs / gaps
-    np.fill_diagonal(weights, 0.0)
-    residuals: NDArray[np.float64] = np.eye(n) - weights / weights.sum(axis=1, keepdims=True)
-    return residuals

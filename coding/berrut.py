@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coding.barycentric import berrut_leave_one_out, berrut_matrix
+from coding.barycentric import berrut_matrix
 from coding.checks import require_choice
 from coding.code_size import CodeSize
+from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
 from coding.ordering import ORDERS, OrderName
@@ -75,6 +76,7 @@ def _build(params: BerrutParams, rows: int) -> LinearCode:
 
     def operators(survivors: NDArray[np.intp]) -> DecodeOperators:
         nodes = beta[survivors]
-        return DecodeOperators(answers=berrut_matrix(nodes, alpha), residuals=berrut_leave_one_out(nodes))
+        answers = berrut_matrix(nodes, alpha)
+        return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
     return LinearCode(size, berrut_matrix(alpha, beta), operators)

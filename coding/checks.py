@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def require_integer(
     Raises:
         BadParameter: the rule is broken.
     """
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise BadParameter(f"{name} must be an integer, got {value!r}")
     if high is None and value < low:
         raise BadParameter(f"{name} must be at least {low}, got {value}")
@@ -42,7 +42,7 @@ def require_non_negative(name: str, value: object) -> None:
     Raises:
         BadParameter: the rule is broken.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise BadParameter(f"{name} must be a number, got {value!r}")
     if not (math.isfinite(value) and value >= 0):
         raise BadParameter(f"{name} must be finite and at least 0, got {value}")
@@ -64,7 +64,7 @@ def require_floating(name: str, dtype: np.dtype[Any]) -> None:
     Raises:
         BadParameter: the rule is broken.
     """
-    if not np.issubdtype(dtype, np.floating):
+    if dtype.kind != "f":
         raise BadParameter(f"{name} must be floating point, got {dtype}")
 
 
@@ -78,14 +78,18 @@ def require_slots(queries: Array, k: int) -> None:
         raise BadShape(f"queries must have shape (g, {k}, ...), got {queries.shape}")
 
 
-def require_one_shape(arrivals: Iterable[Array]) -> None:
+def require_one_shape(arrivals: Sequence[Array]) -> None:
     """Refuse arrivals that differ in shape, or that lack the axis of the groups.
+
+    Args:
+        arrivals: at least one.
 
     Raises:
         BadShape: the rule is broken.
     """
-    shapes = {arrival.shape for arrival in arrivals}
-    if len(shapes) > 1:
-        raise BadShape(f"arrivals must all have one shape, got {sorted(shapes)}")
-    if () in shapes:
-        raise BadShape("arrivals must have shape (g, ...), got a scalar")
+    shape = arrivals[0].shape
+    for arrival in arrivals:
+        if arrival.shape != shape:
+            raise BadShape(f"arrivals must all have one shape, got {shape} and {arrival.shape}")
+    if not shape:
+        raise BadShape("arrivals must have shape (g, ...), got ()")

@@ -93,7 +93,7 @@ class Copies:
             raise BadParameter(
                 f"outputs must be keyed by task indices 0 to {len(self._tasks) - 1}, got {min(unknown)}"
             )
-        require_one_shape(outputs.values())
+        require_one_shape(list(outputs.values()))
         first = outputs[min(outputs)]
         return Decoded(slots=(0,), outputs=first[None], error=np.zeros((1, first.shape[0]), np.float32))
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from coding.checks import require_choice, require_non_negative
 from coding.code_size import CodeSize
+from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
 from coding.ordering import ORDERS, OrderName
@@ -79,7 +80,8 @@ def _build(params: LetccParams, rows: int) -> LinearCode:
     beta = chebyshev_second_kind(size.n)
 
     def operators(survivors: NDArray[np.intp]) -> DecodeOperators:
-        spline = SmoothingSpline(beta[survivors], params.lambda_dec)
-        return DecodeOperators(answers=spline.at(alpha), residuals=spline.leave_one_out)
+        nodes = beta[survivors]
+        answers = SmoothingSpline(nodes, params.lambda_dec).at(alpha)
+        return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
     return LinearCode(size, SmoothingSpline(alpha, params.lambda_enc).at(beta), operators)

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solveh_banded
 
+from coding.banded import solve_banded
 from coding.scheme import Array
 
 Matrix = NDArray[np.float64]
@@ -43,13 +43,12 @@ class SmoothingSpline:
     One node gives a constant, two give a line, whatever lam is.
 
     Attributes:
-        hat: shape (n, n), y to the spline's own values at the nodes, u(t). The identity for lam = 0.
-        leave_one_out: shape (n, n), y to y_v - u_v(t_v), where u_v is the spline over all nodes but v
-            with the same lam. Of a single node nothing is left to predict it from: its own value counts as
-            the residual.
+        nodes: shape (n,), ascending.
+        bending: shape (n, n), y to Q gamma. Symmetric; for lam = 0, y' bending y is the integral of u''^2.
+        hat: shape (n, n), y to the spline's own values at the nodes: I - lam * bending.
     """
 
-    __slots__ = ("_curvature", "_gaps", "_nodes", "hat", "leave_one_out")
+    __slots__ = ("_curvature", "_gaps", "bending", "hat", "nodes")
 
     def __init__(self, nodes: Array, lam: float) -> None:
         """Solve for all n unit vectors y at once.
@@ -59,21 +58,33 @@ class SmoothingSpline:
             lam: smoothing in the sum convention, at least 0; 0 interpolates.
         """
         n = nodes.size
-        self._nodes = nodes
-        self._gaps = np.diff(nodes)
-        self._curvature = np.zeros((n, n))  # second derivatives at the nodes; those at both ends are 0
+        self.nodes = nodes
+        self.bending: Matrix = np.zeros((n, n))
         self.hat: Matrix = np.eye(n)
-        self.leave_one_out: Matrix = np.eye(n) if n == 1 else np.array([[1.0, -1.0], [-1.0, 1.0]])
+        self._gaps = nodes[1:] - nodes[:-1]
+        self._curvature = np.zeros((n, n))  # second derivatives at the nodes; those at both ends are 0
         if n > 2:
             differences = _second_differences(self._gaps)
-            gamma = solveh_banded(
-                _banded_system(self._gaps, lam), differences.T, lower=True, check_finite=False
-            )
+            gamma = solve_banded(_reinsch_bands(self._gaps, lam), differences.T)
             self._curvature[1:-1] = gamma
-            bending = differences @ gamma
-            self.hat -= lam * bending
-            # (y_v - u(t_v)) / (1 - hat_vv); lam cancels, so that this holds for an interpolating spline too
-            self.leave_one_out = bending / bending.diagonal()[:, None]
+            self.bending = differences @ gamma
+            self.hat -= lam * self.bending
+
+    def leave_one_out(self) -> Matrix:
+        """The matrix that takes y to y_v - u_v(t_v), where u_v is the spline over all nodes but v, at the same lam.
+
+        It is (y_v - u(t_v)) / (1 - hat_vv), in which lam cancels, so that it holds for lam = 0 too. Of a single
+        node nothing is left to predict it from: its own value counts as the residual.
+
+        Returns:
+            Shape (n, n).
+        """
+        if self.nodes.size == 1:
+            return np.eye(1)
+        if self.nodes.size == 2:
+            return np.array([[1.0, -1.0], [-1.0, 1.0]])
+        residuals: Matrix = self.bending / self.bending.diagonal()[:, None]
+        return residuals
 
     def at(self, targets: Array) -> Matrix:
         """The matrix that takes values at the nodes to the spline's values at `targets`.
@@ -86,24 +97,43 @@ class SmoothingSpline:
         Returns:
             Shape (m, n); each row sums to 1.
         """
-        if self._nodes.size == 1:
+        if self.nodes.size == 1:
             return np.ones((targets.size, 1))
-        left = np.clip(np.searchsorted(self._nodes, targets, side="right") - 1, 0, self._nodes.size - 2)
+        left = gap_of(self.nodes, targets)
         gap = self._gaps[left]
-        towards_right = (targets - self._nodes[left]) / gap
+        towards_right = (targets - self.nodes[left]) / gap
         towards_left = 1.0 - towards_right
         sag = gap * gap / 6.0
-        matrix: Matrix = (
-            towards_left[:, None] * self.hat[left]
-            + towards_right[:, None] * self.hat[left + 1]
-            - (sag * _bow(towards_left))[:, None] * self._curvature[left]
-            - (sag * _bow(towards_right))[:, None] * self._curvature[left + 1]
-        )
+        matrix = towards_left[:, None] * self.hat[left]
+        matrix += towards_right[:, None] * self.hat[left + 1]
+        matrix -= (sag * _bow(towards_left))[:, None] * self._curvature[left]
+        matrix -= (sag * _bow(towards_right))[:, None] * self._curvature[left + 1]
         return matrix
 
 
+def gap_of(nodes: Array, targets: Array) -> NDArray[np.intp]:
+    """Between which nodes each target lies: the index of the left one; the nearest gap for those outside.
+
+    Args:
+        nodes: shape (n,), ascending, n >= 2.
+        targets: shape (m,).
+
+    Returns:
+        Shape (m,), each from 0 to n - 2.
+    """
+    inner = nodes[1:-1]
+    return np.searchsorted(inner, targets, side="right")
+
+
 def _second_differences(gaps: Array) -> Matrix:
-    """Q: column j takes values to their second divided difference at inner node j."""
+    """Q: column j takes values to their second divided difference at inner node j.
+
+    Args:
+        gaps: shape (n - 1,), the distances h between neighbouring nodes, n >= 3.
+
+    Returns:
+        Shape (n, n - 2).
+    """
     inner = gaps.size - 1
     inverse = 1.0 / gaps
     differences = np.zeros((inner + 2, inner))
@@ -114,19 +144,38 @@ def _second_differences(gaps: Array) -> Matrix:
     return differences
 
 
-def _banded_system(gaps: Array, lam: float) -> Matrix:
-    """R + lam Q'Q as its diagonal and the two below it, the layout of LAPACK's `pbsv`."""
+def _curvature_bands(gaps: Array) -> Matrix:
+    """R as its diagonal and the one below it: gamma' R gamma is the integral of u''^2.
+
+    Args:
+        gaps: shape (n - 1,), the distances h between neighbouring nodes, n >= 3.
+
+    Returns:
+        Shape (2, n - 2), as `coding.banded.solve_banded` wants it.
+    """
+    bands = np.zeros((2, gaps.size - 1))
+    bands[0] = (gaps[:-1] + gaps[1:]) / 3.0
+    bands[1, :-1] = gaps[1:-1] / 6.0
+    return bands
+
+
+def _reinsch_bands(gaps: Array, lam: float) -> Matrix:
+    """R + lam Q'Q as its diagonal and the two below it."""
+    if lam == 0:
+        return _curvature_bands(gaps)
     inverse = 1.0 / gaps
-    middle = -inverse[:-1] - inverse[1:]
+    left, right = inverse[:-1], inverse[1:]
+    middle = left + right
     bands = np.zeros((3, gaps.size - 1))
-    bands[0] = (gaps[:-1] + gaps[1:]) / 3.0 + lam * (inverse[:-1] ** 2 + middle**2 + inverse[1:] ** 2)
-    bands[1, :-1] = gaps[1:-1] / 6.0 + lam * inverse[1:-1] * (middle[:-1] + middle[1:])
+    bands[:2] = _curvature_bands(gaps)
+    bands[0] += lam * (left * left + middle * middle + right * right)
+    bands[1, :-1] -= lam * inverse[1:-1] * (middle[:-1] + middle[1:])
     bands[2, :-2] = lam * inverse[1:-2] * inverse[2:-1]
     return bands
 
 
 def _bow(share: Array) -> Array:
     """How far a unit second derivative at one end of a gap bends the curve: s - s^3, and only s outside."""
-    clipped = np.clip(share, 0.0, 1.0)
-    bow: Array = share - clipped * clipped * clipped
+    inside = np.minimum(np.maximum(share, 0.0), 1.0)
+    bow: Array = share - inside * inside * inside
     return bow

@@ -1,0 +1,51 @@
+"""Matrix products that stay on the calling thread.
+
+The products of a code are bound by memory, so that a second thread gains little; and on a busy machine BLAS's
+wait for one costs ten times the product. OpenBLAS divides a product among threads once it has more than 2^18
+multiplications, so ours are computed in strips below that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coding.scheme import Array
+
+_MULTIPLICATIONS = 2**18
+_SHORTEST_STRIP = 64
+
+
+def multiply(matrix: Array, columns: Array, out: Array) -> None:
+    """Write the product of a small matrix and wide columns into `out`.
+
+    Args:
+        matrix: shape (r, c).
+        columns: shape (..., c, d), of the matrix's dtype.
+        out: shape (..., r, d), of the matrix's dtype; any strides.
+    """
+    width = columns.shape[-1]
+    strip = max(_SHORTEST_STRIP, _MULTIPLICATIONS // matrix.size)
+    if width <= strip:
+        np.matmul(matrix, columns, out=out)
+        return
+    for start in range(0, width, strip):
+        stop = start + strip
+        np.matmul(matrix, columns[..., start:stop], out=out[..., start:stop])
+
+
+def gram(rows: Array) -> Array:
+    """All inner products between rows.
+
+    Args:
+        rows: shape (k, d).
+
+    Returns:
+        Shape (k, k), in the dtype of `rows`.
+    """
+    k, width = rows.shape
+    strip = max(_SHORTEST_STRIP, _MULTIPLICATIONS // (k * k))
+    products: Array = np.zeros((k, k), rows.dtype)
+    for start in range(0, width, strip):
+        part = rows[:, start : start + strip]
+        products += part @ part.T
+    return products
