@@ -12,8 +12,10 @@ from coding.scheme import Array
 OutputDomainName: TypeAlias = Literal["logits", "probabilities", "as_is"]
 """The names of the configuration (`scheme.output_domain`)."""
 
-PROBABILITY_FLOOR = 1e-6
-"""Probabilities below this count as this: float32 softmax saturates to 0, whose logarithm is not finite."""
+PROBABILITY_FLOOR = 1e-12
+"""Probabilities below this count as this, for the logarithm of 0 is not finite. A higher floor costs accuracy,
+since it flattens differences between logits; a lower one makes an outlier of every probability that a model
+rounded to 0."""
 
 
 class OutputDomain(StrEnum):
@@ -43,7 +45,8 @@ class OutputDomain(StrEnum):
         """
         if self is not OutputDomain.PROBABILITIES:
             return outputs
-        return np.log(np.maximum(outputs, outputs.dtype.type(PROBABILITY_FLOOR)))
+        floor = max(PROBABILITY_FLOOR, float(np.finfo(outputs.dtype).tiny))
+        return np.log(np.maximum(outputs, outputs.dtype.type(floor)))
 
     def to_client(self, decoded: Array) -> Array:
         """Map decoded outputs to what the client gets.
