@@ -68,9 +68,7 @@ def _options(text: str, kind: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
-        raise BadSource(
-            f"{text}: options must be written option=value, joined by '&'; got {query!r}"
-        ) from error
+        raise BadSource(f"{text}: options must be option=value, joined by '&'; got {query!r}") from error
     allowed = OPTIONS_BY_KIND[kind]
     for name, _ in pairs:
         if name not in allowed:
