@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 
 from serving.compose import Engine
 from serving.config.schema import Settings
 from serving.endpoints import v1_routes, v2_routes
-from serving.http_edge import ErrorLayer, error_handlers
+from serving.http_edge import ErrorLayer, error_handlers, handle_validation_error
 
 EXTENSIONS = ("binary_tensor_data", "parameters")
 """V2 extensions that this server really speaks."""
@@ -26,7 +27,7 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         title="Unstraggle",
         version=version("unstraggle"),
         description="A prediction server whose answers never wait for the slowest replica.",
-        exception_handlers=error_handlers(),
+        exception_handlers={**error_handlers(), RequestValidationError: handle_validation_error},
     )
     app.add_middleware(ErrorLayer)
     limit = settings.server.max_body_bytes

@@ -17,6 +17,7 @@ from serving.config.schema import HttpReplicas, LocalReplicas, Settings
 from serving.dispatch import Dispatcher
 from serving.errors import ConfigError, ServingError, TransportError
 from serving.grouping import GroupFormer, keep_order
+from serving.listen import KEEP_ALIVE_S
 from serving.metrics import PrometheusObserver
 from serving.pipeline import Pipeline
 from serving.protocol.datatypes import DATATYPES
@@ -28,6 +29,10 @@ from serving.types import ModelMetadata
 
 _log = structlog.get_logger(__name__)
 
+WORKER_KEEP_ALIVE_S = KEEP_ALIVE_S - 15.0
+"""Our workers keep idle connections a little longer than this."""
+REMOTE_KEEP_ALIVE_S = 4.0
+"""Remote servers may close idle connections after 5 s, as uvicorn does by default."""
 RETRY_S = 0.1
 """Wait before a step of the start-up is tried again."""
 
@@ -82,7 +87,9 @@ class Engine:
                 self.replicas.attach(number, self._transport(url))
             yield
             return
-        async with Supervisor(settings, self._settings.model, self) as self._supervisor:
+        async with Supervisor(
+            settings, self._settings.model, self, log=self._settings.log
+        ) as self._supervisor:
             yield
 
     def describe_replicas(self) -> list[dict[str, str | int | None]]:
@@ -96,17 +103,20 @@ class Engine:
 
     def started(self, number: int, base_url: str) -> None:
         """A local worker listens; called by the supervisor."""
-        self.replicas.attach(number, self._transport(base_url))
+        self.replicas.attach(number, self._transport(base_url, keep_alive_s=WORKER_KEEP_ALIVE_S))
 
     def died(self, number: int, exitcode: int | None, reason: str) -> None:
         """A local worker is gone; called by the supervisor."""
         self.replicas.detach(number, f"{reason} (exit code {exitcode})")
 
-    def _transport(self, url: str) -> HttpV2Transport:
+    def _transport(self, url: str, keep_alive_s: float = REMOTE_KEEP_ALIVE_S) -> HttpV2Transport:
+        settings = self._settings.replicas
         return HttpV2Transport(
             url,
             self._settings.model.name,
-            connect_timeout_s=self._settings.replicas.connect_timeout_ms / 1000,
+            connect_timeout_s=settings.connect_timeout_ms / 1000,
+            probe_timeout_s=settings.probe_timeout_ms / 1000,
+            keep_alive_s=keep_alive_s,
         )
 
     async def _first_metadata(self) -> ModelMetadata:

@@ -16,12 +16,9 @@ from serving.app import create_app
 from serving.compose import Engine
 from serving.config.schema import Settings
 from serving.errors import ConfigError
+from serving.listen import BACKLOG, uvicorn_config
 
 _log = structlog.get_logger(__name__)
-
-KEEP_ALIVE_S = 75
-"""Longer than the idle time-outs of common load balancers, so that they close first."""
-BACKLOG = 2048
 
 
 class _Server(uvicorn.Server):
@@ -44,7 +41,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """
     engine = Engine(settings)
     listener = _bind(settings)
-    server = _Server(_uvicorn_config(settings, engine))
+    server = _Server(uvicorn_config(create_app(settings, engine), grace_s=settings.server.shutdown_grace_s))
     stop = asyncio.Event()
     _on_signals(stop)
     try:
@@ -63,22 +60,6 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         raise _first(found) from None
     finally:
         listener.close()
-
-
-def _uvicorn_config(settings: Settings, engine: Engine) -> uvicorn.Config:
-    return uvicorn.Config(
-        create_app(settings, engine),
-        loop="none",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=max(1, round(settings.server.shutdown_grace_s)),
-        backlog=BACKLOG,
-    )
 
 
 def _bind(settings: Settings) -> socket.socket:

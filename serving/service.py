@@ -15,7 +15,6 @@ from serving.observe import Observer
 from serving.pipeline import Pipeline
 from serving.protocol.datatypes import DATATYPES
 from serving.protocol.provenance import provenance_parameters
-from serving.protocol.validate import check_against
 from serving.replicas import ReplicaSet
 from serving.types import Answer, InferRequest, InferResponse, ModelMetadata, NamedTensor
 
@@ -70,7 +69,7 @@ class CodedService:
         return can_answer and not self.draining
 
     async def infer(self, request: InferRequest) -> InferResponse:
-        """Answer one request through coded replicas."""
+        """Answer one request, which the edge has checked against the metadata, through coded replicas."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         outcome = "cancelled"
@@ -89,7 +88,6 @@ class CodedService:
         pipeline = self._pipeline
         if pipeline is None:
             raise NotReady("the replicas are still starting; try again soon", retry_after_s=1.0)
-        check_against(metadata, request)
         rows = request.inputs[0].data
         raw = self._non_finite(request.inputs[0])
         answers = await pipeline.answer(list(rows), self._deadline(request, started), raw=raw)

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from serving.config.schema import LocalReplicas, ModelSettings
+from serving.config.schema import LocalReplicas, LogSettings, ModelSettings
 from serving.errors import ConfigError
 from serving.worker.launcher import WORKER, ForkServerProcess, WorkerProcess
 from serving.worker.messages import Listening, LoadFailed
@@ -67,6 +67,7 @@ class Supervisor:
         settings: how many workers, and when to start them again.
         model: what they serve.
         observer: told of every start and death.
+        log: how the workers log.
         program: the module that a worker process runs.
     """
 
@@ -76,10 +77,11 @@ class Supervisor:
         model: ModelSettings,
         observer: SupervisorObserver,
         *,
+        log: LogSettings | None = None,
         program: str = WORKER,
     ) -> None:
         self._settings = settings
-        self._workers = settings_of_workers(model, settings)
+        self._workers = settings_of_workers(model, settings, log or LogSettings())
         self._observer = observer
         self._model = model
         self._program = program

@@ -18,6 +18,8 @@ from models.errors import ModelError
 from models.runner import ModelRunner
 from models.sources import parse_source
 from models.spec import ModelSpec, TensorInfo
+from serving.listen import BACKLOG, uvicorn_config
+from serving.logs import configure_logs
 from serving.types import ModelMetadata, TensorSpec
 from serving.worker.app import ModelService, create_worker_app
 from serving.worker.faults import FaultInjector
@@ -25,9 +27,6 @@ from serving.worker.lifetime import die_with_lifeline
 from serving.worker.messages import WorkerLink
 from serving.worker.settings import WorkerSettings
 
-BACKLOG = 2048
-KEEP_ALIVE_S = 75
-"""Longer than the frontend keeps idle connections, so that no call meets one that is being closed."""
 SHUTDOWN_GRACE_S = 3
 """After SIGTERM: seconds that calls in hand get to finish; less than the supervisor's patience."""
 EXIT_LOAD_FAILED = 3
@@ -51,6 +50,7 @@ def run_worker(settings: WorkerSettings, link: WorkerLink) -> int:
     """Load the model and serve it until SIGTERM; gives the exit code."""
     # uvicorn raises the signal once more when it has shut down: this turns it into a clean exit.
     signal.signal(signal.SIGTERM, _exit_well)
+    configure_logs(settings.log)
     try:
         runner = ModelRunner(settings.source, settings.threads)
     except ModelError as error:
@@ -71,20 +71,7 @@ async def _serve(runner: ModelRunner, settings: WorkerSettings, link: WorkerLink
         service = ModelService(
             runner, metadata_of(settings.model, runner.spec), settings.concurrency, faults, executor
         )
-        config = uvicorn.Config(
-            create_worker_app(service, faults, settings),
-            loop="none",
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=SHUTDOWN_GRACE_S,
-        )
+        config = uvicorn_config(create_worker_app(service, faults, settings), grace_s=SHUTDOWN_GRACE_S)
         # The kernel holds connections that come before the server accepts them.
         link.listening(listener.getsockname()[1])
         await uvicorn.Server(config).serve(sockets=[listener])

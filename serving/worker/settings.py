@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from serving.config.faults import FaultSettings
-from serving.config.schema import LocalReplicas, ModelSettings
+from serving.config.schema import LocalReplicas, LogSettings, ModelSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class WorkerSettings:
         threads: torch threads.
         concurrency: calls that run at once; the rest wait, first come, first served. 0 means unlimited.
         faults: seeded fault injection.
+        log: how it logs.
     """
 
     number: int
@@ -31,9 +32,12 @@ class WorkerSettings:
     threads: int
     concurrency: int
     faults: FaultSettings
+    log: LogSettings
 
 
-def settings_of_workers(model: ModelSettings, replicas: LocalReplicas) -> tuple[WorkerSettings, ...]:
+def settings_of_workers(
+    model: ModelSettings, replicas: LocalReplicas, log: LogSettings
+) -> tuple[WorkerSettings, ...]:
     """The settings of every worker of a configuration, in order of their numbers."""
     return tuple(
         WorkerSettings(
@@ -45,6 +49,7 @@ def settings_of_workers(model: ModelSettings, replicas: LocalReplicas) -> tuple[
             threads=replicas.threads,
             concurrency=replicas.concurrency,
             faults=replicas.faults,
+            log=log,
         )
         for number in range(replicas.count)
     )

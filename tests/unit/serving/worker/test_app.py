@@ -7,6 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
+from serving.config import LogSettings
 from serving.config.faults import ConstantDelay, FaultSettings
 from serving.errors import ServingError
 from serving.protocol.codec import decode_infer_response, encode_infer_request
@@ -137,7 +138,7 @@ async def test_a_failed_call_frees_its_slot():
 
 
 def client(faults):
-    settings = WorkerSettings(0, "replica-0", "doubler", "-", "127.0.0.1", 1, 1, faults)
+    settings = WorkerSettings(0, "replica-0", "doubler", "-", "127.0.0.1", 1, 1, faults, LogSettings())
     injector = FaultInjector(faults, replica=0)
     app = create_worker_app(ModelService(Doubler(), METADATA, 1, injector, Inline()), injector, settings)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker")

@@ -5,6 +5,7 @@ import select
 
 import pytest
 
+from serving.config import LogSettings
 from serving.config.faults import FaultSettings, ParetoDelay
 from serving.worker.messages import (
     LONGEST_MESSAGE,
@@ -32,6 +33,7 @@ SETTINGS = WorkerSettings(
     threads=2,
     concurrency=0,
     faults=FaultSettings(enabled=True, replicas=(1, 3), delay=ParetoDelay(minimum_ms=2, shape=1.5)),
+    log=LogSettings(format="json"),
 )
 
 
