@@ -43,7 +43,7 @@ class Pipeline:
         self._batches: dict[Query, Batch] = {}
         self._accepting = True
         self.enough = _enough(params.build(params.k))
-        stages.replicas.on_change(self._wake.set)
+        stages.replicas.on_change(self._on_replicas_changed)
 
     @property
     def accepting(self) -> bool:
@@ -103,6 +103,10 @@ class Pipeline:
             self._accepting = False
             for query in list(self._futures):
                 self._resolve(query, Draining("the server shut down before this request was answered"))
+
+    def _on_replicas_changed(self) -> None:
+        if self._former.waiting:
+            self._wake.set()
 
     async def _until_due(self) -> None:
         while True:

@@ -19,6 +19,7 @@ from serving.replicas import ReplicaSet
 from serving.types import Answer, InferRequest, InferResponse, ModelMetadata, NamedTensor
 
 MICROSECONDS = 1_000_000
+FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
 class CodedService:
@@ -166,15 +167,16 @@ def check_servable(metadata: ModelMetadata, settings: Settings) -> None:
             f"{model}: input {model_input.name!r} has shape {list(model_input.shape)}; rows of one group must agree "
             "in shape, so only the first (batch) dimension may be -1"
         )
-    floats = ("FP16", "BF16", "FP32", "FP64")
     scheme = settings.scheme
-    if len(scheme.build(scheme.k).tasks[0].serves) > 1 and model_input.datatype not in floats:
-        raise ConfigError(
-            f"scheme.kind {scheme.kind} mixes inputs and needs floating-point ones, but {model} takes "
-            f"{model_input.datatype}; use none, replication or hedged"
-        )
+    coded = len(scheme.build(scheme.k).tasks[0].serves) > 1
+    for does, tensor in (("takes", model_input), ("answers", model_output)):
+        if coded and tensor.datatype not in FLOATS:
+            raise ConfigError(
+                f"scheme.kind {scheme.kind} blends rows and needs floating-point tensors, but {model} {does} "
+                f"{tensor.datatype}; use none, replication or hedged"
+            )
     classes = model_output.item_shape[-1] if model_output.item_shape else 1
-    if scheme.output_domain != "as_is" and (model_output.datatype not in floats or classes in (0, 1)):
+    if scheme.output_domain != "as_is" and (model_output.datatype not in FLOATS or classes in (0, 1)):
         raise ConfigError(
             f"scheme.output_domain {scheme.output_domain} needs floating-point scores of at least 2 classes, but "
             f"{model} answers {model_output.datatype} {list(model_output.shape)}; set scheme.output_domain: as_is"
