@@ -14,6 +14,7 @@ from coding.checks import require_choice
 from coding.code_size import CodeSize
 from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
+from coding.need import ranks_by_need
 from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
 from coding.ordering import ORDERS, OrderName
 from coding.output_domain import OutputDomain, OutputDomainName
@@ -79,4 +80,4 @@ def _build(params: BerrutParams, rows: int) -> LinearCode:
         answers = berrut_matrix(nodes, alpha)
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
-    return LinearCode(size, berrut_matrix(alpha, beta), operators)
+    return LinearCode(size, berrut_matrix(alpha, beta), operators, ranks_by_need(beta, alpha))

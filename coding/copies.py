@@ -39,7 +39,7 @@ class Copies:
             delay_s: seconds after which the copies but the first are sent; 0 sends all at once.
         """
         self._tasks = tuple(
-            TaskSpec(index=index, serves=_ONLY_SLOT, delay_s=delay_s if index else 0.0)
+            TaskSpec(index=index, serves=_ONLY_SLOT, delay_s=delay_s if index else 0.0, rank=index)
             for index in range(copies)
         )
         self._indices = frozenset(range(copies))

@@ -13,6 +13,7 @@ from coding.checks import require_choice, require_non_negative
 from coding.code_size import CodeSize
 from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
+from coding.need import ranks_by_need
 from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
 from coding.ordering import ORDERS, OrderName
 from coding.output_domain import OutputDomain, OutputDomainName
@@ -84,4 +85,5 @@ def _build(params: LetccParams, rows: int) -> LinearCode:
         answers = SmoothingSpline(nodes, params.lambda_dec).at(alpha)
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
-    return LinearCode(size, SmoothingSpline(alpha, params.lambda_enc).at(beta), operators)
+    encoding = SmoothingSpline(alpha, params.lambda_enc).at(beta)
+    return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -52,7 +52,9 @@ class LinearCode:
     is exact: every payload is the query itself, the first arrival is the answer, and its error is 0.
     """
 
-    def __init__(self, size: CodeSize, encoding: Array, operators: OperatorBuilder) -> None:
+    def __init__(
+        self, size: CodeSize, encoding: Array, operators: OperatorBuilder, ranks: Sequence[int]
+    ) -> None:
         """Combine a code's numbers with its matrices.
 
         Args:
@@ -60,6 +62,7 @@ class LinearCode:
             encoding: E, shape (N, K): queries to payloads.
             operators: builds the decode operators of a set of arrivals; called once for each set that is
                 not in the cache.
+            ranks: how well a group can do without each task's arrival (`coding.need`).
         """
         self._size = size
         self._encoding = encoding
@@ -67,7 +70,7 @@ class LinearCode:
         slots = frozenset(range(size.k))
         self._slots = slots
         self._slot_order = tuple(range(size.k))
-        self._tasks = tuple(TaskSpec(index=index, serves=slots) for index in range(size.n))
+        self._tasks = tuple(TaskSpec(index, slots, rank=rank) for index, rank in enumerate(ranks))
         self._indices = frozenset(range(size.n))
         bytes_each = 8 * (size.n + size.k) * (size.n + 2 * size.k)
         self._decoder = lru_cache(maxsize=max(16, _CACHE_BYTES // bytes_each))(self._build_decoder)

@@ -27,12 +27,15 @@ class TaskSpec:
         serves: the slots that this task's arrival can help to answer.
         pool: which replicas may run it: those of the deployed model, or those of a parity model.
         delay_s: seconds to wait before sending it; 0 for everything but a hedge.
+        rank: how well the group can do without its arrival; 0 is needed the most. Tasks of high rank are sent
+            last, and to the replicas that look slow.
     """
 
     index: int
     serves: frozenset[int]
     pool: Pool = "base"
     delay_s: float = 0.0
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)

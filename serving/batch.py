@@ -71,10 +71,9 @@ class Batch:
         loop = asyncio.get_running_loop()
         payloads = self._encode()
         tasks = self._scheme.tasks
-        self._seats = [self._stages.replicas.place(len(tasks)) for _ in self._groups]
-        flight = self._stages.dispatcher.flight(
-            payloads, self._seats, [task.delay_s for task in tasks], self._stages.metadata, self
-        )
+        ranks = [task.rank for task in tasks]
+        self._seats = [self._stages.replicas.place(ranks) for _ in self._groups]
+        flight = self._stages.dispatcher.flight(payloads, self._seats, tasks, self._stages.metadata, self)
         self._flight = flight
         self._erase_unusable()
         deadlines = {query.deadline for group in self._groups for query in group.queries}

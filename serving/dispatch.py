@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coding.scheme import TaskSpec
 from serving.errors import BadReplicaAnswer, TransportError
 from serving.replicas import Replica, ReplicaSet, Seat
 from serving.types import InferRequest, ModelMetadata, NamedTensor
@@ -39,7 +40,8 @@ class Sink(Protocol):
 class _Call:
     replica: Replica
     delay_s: float
-    members: list[Member]
+    members: list[Member] = field(default_factory=list)
+    rank: int = 0
     wanted: set[Member] = field(default_factory=set)
     start_now: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -65,7 +67,7 @@ class Dispatcher:
         self,
         payloads: NDArray[Any],
         placement: Sequence[Sequence[Seat]],
-        delays_s: Sequence[float],
+        tasks: Sequence[TaskSpec],
         metadata: ModelMetadata,
         sink: Sink,
     ) -> Flight:
@@ -75,21 +77,29 @@ class Dispatcher:
             payloads: shape (n, g, ...), one row per task and group, in the datatype of the model's input.
             placement: for each of the g groups, the seat of each of its n tasks; those at unusable
                 replicas are not sent.
-            delays_s: seconds before each task is sent.
+            tasks: the scheme's tasks: when each is sent, and in which order.
             metadata: names and shapes of the model's input and output.
             sink: receives the events.
         """
         calls: dict[tuple[int, float], _Call] = {}
         for position, seats in enumerate(placement):
-            for index, (seat, delay_s) in enumerate(zip(seats, delays_s, strict=True)):
+            for task, seat in zip(tasks, seats, strict=True):
                 if seat.usable:
-                    key = (seat.replica.number, delay_s)
-                    call = calls.setdefault(key, _Call(seat.replica, delay_s, []))
-                    call.members.append((position, index))
+                    key = (seat.replica.number, task.delay_s)
+                    call = calls.setdefault(key, _Call(seat.replica, task.delay_s))
+                    call.members.append((position, task.index))
+                    call.rank += task.rank
         for call in calls.values():
             call.wanted.update(call.members)
+        # All are sent at once, but one after the other: those that are needed the most go first.
         return Flight(
-            tuple(calls.values()), payloads, metadata, sink, self._replicas, self._clock, self._grace_s
+            sorted(calls.values(), key=lambda call: call.rank / len(call.members)),
+            payloads,
+            metadata,
+            sink,
+            self._replicas,
+            self._clock,
+            self._grace_s,
         )
 
 
@@ -98,7 +108,7 @@ class Flight:
 
     def __init__(
         self,
-        calls: tuple[_Call, ...],
+        calls: Sequence[_Call],
         payloads: NDArray[Any],
         metadata: ModelMetadata,
         sink: Sink,

@@ -107,17 +107,36 @@ class ReplicaSet:
         """A way to reach some replica that serves."""
         return next((replica.transport for replica in self._ring if replica.health.serving), None)
 
-    def place(self, tasks: int) -> tuple[Seat, ...]:
+    def place(self, ranks: Sequence[int]) -> tuple[Seat, ...]:
         """Give each task of one group a replica of its own.
 
-        The ring is turned by one from group to group, so that work spreads evenly, and the chosen replicas are
-        dealt to the tasks in a new order each time, so that no replica and no pair of neighbours always takes
-        the same points of the curve. Bad ones are passed over while there are enough good ones; past that they
-        keep their places, and the erasures wander from group to group with them.
+        The ring is turned by one from group to group, so that work spreads evenly. Bad replicas are passed over while
+        there are enough good ones; past that they keep their places, and their tasks are erasures. The chosen
+        replicas are dealt to the tasks by rank: the bad ones take the points of the curve that the group can best
+        do without, then those that have been silent longest with work in hand, and the rest in a new order each
+        time.
 
         Args:
-            tasks: at most the number of replicas.
+            ranks: one per task, at most as many as there are replicas; 0 is needed the most.
         """
+        seats = self._choose(len(ranks))
+        now = self._clock()
+        chance = self._deal.permutation(len(seats))
+        worth = sorted(
+            range(len(seats)),
+            key=lambda index: (
+                not seats[index].usable,
+                seats[index].replica.health.silence_s(now),
+                chance[index],
+            ),
+        )
+        dealt: list[Seat] = [seats[0]] * len(seats)
+        for task, index in zip(sorted(range(len(ranks)), key=ranks.__getitem__), worth, strict=True):
+            dealt[task] = seats[index]
+        return tuple(dealt)
+
+    def _choose(self, tasks: int) -> list[Seat]:
+        """The next replicas on the ring that are usable, and as many others as are needed to make up the number."""
         start, self._turn = self._turn, (self._turn + 1) % len(self._ring)
         ring = [
             Seat(replica, self._is_available(replica)) for replica in self._ring[start:] + self._ring[:start]
@@ -133,7 +152,7 @@ class ReplicaSet:
                 spare -= 1
                 seats.append(seat)
                 self._observer.task_skipped(seat.replica.name)
-        return tuple(seats[index] for index in self._deal.permutation(tasks))
+        return seats
 
     def call_started(self, replica: Replica) -> None:
         """An upstream call goes out."""

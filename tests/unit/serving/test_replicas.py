@@ -29,24 +29,24 @@ def names(seats, *, usable: bool = True) -> list[str]:
 async def test_each_task_of_a_group_gets_a_replica_of_its_own() -> None:
     replicas = await replica_set(12)
     for _ in range(20):
-        assert len(set(names(replicas.place(12)))) == 12
-        assert len(set(names(replicas.place(5)))) == 5
+        assert len(set(names(replicas.place(range(12))))) == 12
+        assert len(set(names(replicas.place(range(5))))) == 5
 
 
 async def test_single_tasks_go_round_the_ring() -> None:
     replicas = await replica_set(4)
-    assert [names(replicas.place(1))[0] for _ in range(8)] == [f"replica-{n % 4}" for n in range(8)]
+    assert [names(replicas.place(range(1)))[0] for _ in range(8)] == [f"replica-{n % 4}" for n in range(8)]
 
 
 async def test_small_groups_load_every_replica_alike() -> None:
     replicas = await replica_set(12)
-    load = Counter(name for _ in range(120) for name in names(replicas.place(5)))
+    load = Counter(name for _ in range(120) for name in names(replicas.place(range(5))))
     assert set(load.values()) == {50}
 
 
 async def test_a_replica_takes_every_point_of_the_curve_and_neighbours_do_not_stay_neighbours() -> None:
     replicas = await replica_set(12)
-    groups = [names(replicas.place(12)) for _ in range(600)]
+    groups = [names(replicas.place(range(12))) for _ in range(600)]
     points = Counter(group.index("replica-3") for group in groups)
     assert set(points) == set(range(12))
     assert min(points.values()) > 20
@@ -57,17 +57,28 @@ async def test_a_replica_takes_every_point_of_the_curve_and_neighbours_do_not_st
 async def test_bad_replicas_are_passed_over_while_there_are_enough_good_ones() -> None:
     replicas = await replica_set(12, down={3, 8})
     for _ in range(24):
-        assert not {"replica-3", "replica-8"} & {seat.replica.name for seat in replicas.place(10)}
+        assert not {"replica-3", "replica-8"} & {seat.replica.name for seat in replicas.place(range(10))}
 
 
 async def test_past_that_they_keep_their_seats_as_erasures() -> None:
     replicas = await replica_set(12, down={3, 8})
     for _ in range(24):
-        seats = replicas.place(12)
+        seats = replicas.place(range(12))
         assert sorted(names(seats, usable=False)) == ["replica-3", "replica-8"]
         assert len(names(seats)) == 10
 
 
 async def test_no_more_erasures_than_needed() -> None:
     replicas = await replica_set(12, down={1, 3, 8})
-    assert len(names(replicas.place(10), usable=False)) == 1
+    assert len(names(replicas.place(range(10)), usable=False)) == 1
+
+
+async def test_bad_replicas_take_the_tasks_that_can_be_spared_and_silent_ones_the_next() -> None:
+    replicas = await replica_set(6, down={2})
+    silent = next(seat.replica for seat in replicas.place(range(6)) if seat.replica.name == "replica-4")
+    silent.health.on_sent(-0.5)
+    for _ in range(12):
+        seats = replicas.place([3, 0, 5, 1, 4, 2])
+        assert seats[2].replica.name == "replica-2"
+        assert seats[4].replica.name == "replica-4"
+        assert len({seat.replica.name for seat in seats}) == 6
