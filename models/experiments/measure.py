@@ -20,7 +20,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Predict: TypeAlias = Callable[[Floats], Floats]
 """From rows (b, ...) to logits (b, C)."""
 
-_BATCH_ROWS = 1000
+_BATCH_ROWS = 500
 LAMBDA_ENC = 0.0
 """The encoding curve goes through every query, in every experiment."""
 

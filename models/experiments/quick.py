@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coding.scheme import Scheme
 from models.datasets import EvaluationSlice
 from models.experiments.groups import CodeSetting, Draw, draw_groups
@@ -126,7 +129,7 @@ class _Replies:
         self._groups = {False: draw.groups, True: order_groups(images, draw.groups)}
         self._known: dict[tuple[str, bool], Floats] = {}
 
-    def to(self, variant: Variant) -> tuple[Scheme, Any, Floats]:
+    def to(self, variant: Variant) -> tuple[Scheme, NDArray[np.intp], Floats]:
         """The code, the groups in the order in which they were encoded, and the logits (N, G, C)."""
         code = variant.code(self._setting)
         groups = self._groups[variant.ordered]
