@@ -13,7 +13,13 @@ from coding.scheme import Array
 
 
 def require_integer(
-    name: str, value: object, low: int, high: int | None = None, *, high_name: str = ""
+    name: str,
+    value: object,
+    low: int,
+    high: int | None = None,
+    *,
+    low_name: str = "",
+    high_name: str = "",
 ) -> None:
     """Refuse what is not an integer from `low` to `high`, both included.
 
@@ -22,18 +28,20 @@ def require_integer(
         value: what was given. A bool is not an integer here.
         low: the smallest legal value.
         high: the largest one; None means that there is none.
-        high_name: what `high` is, such as "n", where it is itself a parameter.
+        low_name: what `low` is, such as "k", where it is itself a parameter.
+        high_name: the same of `high`.
 
     Raises:
         BadParameter: the rule is broken.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise BadParameter(f"{name} must be an integer, got {value!r}")
+    lower = f"{low_name} ({low})" if low_name else f"{low}"
     if high is None and value < low:
-        raise BadParameter(f"{name} must be at least {low}, got {value}")
+        raise BadParameter(f"{name} must be at least {lower}, got {value}")
     if high is not None and not low <= value <= high:
         upper = f"{high_name} ({high})" if high_name else f"{high}"
-        raise BadParameter(f"{name} must be between {low} and {upper}, got {value}")
+        raise BadParameter(f"{name} must be between {lower} and {upper}, got {value}")
 
 
 def require_non_negative(name: str, value: object) -> None:

@@ -36,8 +36,7 @@ class CodeSize:
             BadParameter: a number is out of range.
         """
         require_integer("k", k, 1)
-        require_integer("n", n, 1)
-        require_integer("n", n, k, None)
+        require_integer("n", n, k, low_name="k")
         require_integer("wait_for", wait_for, 1, n, high_name="n")
         if floor is None:
             return cls(k, n, wait_for, min(-(-k // 2), wait_for))
@@ -54,8 +53,6 @@ class CodeSize:
             BadParameter: rows is not between 1 and K.
         """
         require_integer("rows", rows, 1, self.k, high_name="k")
-        if rows == self.k:
-            return self
         missing = self.k - rows
         wait_for = 1 if rows == 1 else max(1, self.wait_for - missing)
         floor = min(-(-self.floor * rows // self.k), wait_for)
