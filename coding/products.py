@@ -12,7 +12,7 @@ import numpy as np
 from coding.scheme import Array
 
 _MULTIPLICATIONS = 2**18
-_SHORTEST_STRIP = 64
+_SHORTEST_STRIP = 16
 
 
 def multiply(matrix: Array, columns: Array, out: Array) -> None:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding.banded import solve_banded
+from coding.products import multiply
 from coding.scheme import Array
 
 Matrix = NDArray[np.float64]
@@ -65,9 +66,9 @@ class SmoothingSpline:
         self._curvature = np.zeros((n, n))  # second derivatives at the nodes; those at both ends are 0
         if n > 2:
             differences = _second_differences(self._gaps)
-            gamma = solve_banded(_reinsch_bands(self._gaps, lam), differences.T)
+            gamma = solve_banded(_reinsch_bands(self._gaps, lam), differences)
             self._curvature[1:-1] = gamma
-            self.bending = differences @ gamma
+            multiply(differences.T, gamma, self.bending)
             self.hat -= lam * self.bending
 
     def leave_one_out(self) -> Matrix:
@@ -126,21 +127,21 @@ def gap_of(nodes: Array, targets: Array) -> NDArray[np.intp]:
 
 
 def _second_differences(gaps: Array) -> Matrix:
-    """Q: column j takes values to their second divided difference at inner node j.
+    """Q': row j takes values to their second divided difference at inner node j.
 
     Args:
         gaps: shape (n - 1,), the distances h between neighbouring nodes, n >= 3.
 
     Returns:
-        Shape (n, n - 2).
+        Shape (n - 2, n).
     """
-    inner = gaps.size - 1
+    nodes = gaps.size + 1
     inverse = 1.0 / gaps
-    differences = np.zeros((inner + 2, inner))
-    column = np.arange(inner)
-    differences[column, column] = inverse[:-1]
-    differences[column + 1, column] = -inverse[:-1] - inverse[1:]
-    differences[column + 2, column] = inverse[1:]
+    differences = np.zeros((nodes - 2, nodes))
+    diagonals = differences.reshape(-1)  # entry (j, j + d) lies at d + j * (n + 1)
+    diagonals[0 :: nodes + 1] = inverse[:-1]
+    diagonals[1 :: nodes + 1] = -inverse[:-1] - inverse[1:]
+    diagonals[2 :: nodes + 1] = inverse[1:]
     return differences
 
 
