@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+from coding.errors import BadParameter
+from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+
+SIZES = [1, 2, 3, 8, 12, 101]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_first_kind_matches_the_formula_in_ascending_order(n: int) -> None:
+    k = np.arange(1, n + 1)
+    formula = np.cos((2 * k - 1) * np.pi / (2 * n))
+    np.testing.assert_allclose(chebyshev_first_kind(n), formula[::-1], atol=1e-15)
+
+
+@pytest.mark.parametrize("n", SIZES[1:])
+def test_second_kind_matches_the_formula_in_ascending_order(n: int) -> None:
+    k = np.arange(1, n + 1)
+    formula = np.cos((k - 1) * np.pi / (n - 1))
+    np.testing.assert_allclose(chebyshev_second_kind(n), formula[::-1], atol=1e-15)
+
+
+def test_second_kind_includes_both_ends_and_one_node_is_the_middle() -> None:
+    assert chebyshev_second_kind(12)[[0, -1]].tolist() == [-1.0, 1.0]
+    assert chebyshev_second_kind(1).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("nodes", [chebyshev_first_kind, chebyshev_second_kind])
+@pytest.mark.parametrize("n", SIZES)
+def test_nodes_ascend_and_are_symmetric_to_the_last_bit(nodes, n: int) -> None:
+    points = nodes(n)
+    assert points.dtype == np.float64
+    assert (np.diff(points) > 0).all()
+    np.testing.assert_array_equal(points, -points[::-1])
+
+
+@pytest.mark.parametrize("nodes", [chebyshev_first_kind, chebyshev_second_kind])
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "8"])
+def test_a_bad_number_of_nodes_is_refused(nodes, n) -> None:
+    with pytest.raises(BadParameter, match="n must be"):
+        nodes(n)

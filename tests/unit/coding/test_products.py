@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+
+from coding.products import gram, multiply
+
+
+@pytest.mark.parametrize("width", [0, 1, 63, 3000, 40_000])
+def test_strips_add_up_to_the_whole_product(width: int) -> None:
+    rng = np.random.default_rng(width)
+    matrix, columns = rng.normal(size=(12, 8)), rng.normal(size=(2, 8, width))
+    out = np.full((12, 2, width), np.nan)
+    multiply(matrix, columns, out.transpose(1, 0, 2))
+    np.testing.assert_allclose(out.transpose(1, 0, 2), matrix @ columns, atol=1e-12)
+
+
+def test_a_large_matrix_still_gets_strips() -> None:
+    matrix, columns = np.ones((600, 600)), np.ones((600, 200))
+    out = np.empty((600, 200))
+    multiply(matrix, columns, out)
+    assert (out == 600).all()
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 5), (8, 0), (8, 10_000), (40, 700)])
+def test_gram_is_all_inner_products(rows: int, width: int) -> None:
+    values = np.random.default_rng(0).normal(size=(rows, width)).astype(np.float32)
+    products = gram(values)
+    assert products.dtype == np.float32
+    np.testing.assert_allclose(products, values.astype(float) @ values.T.astype(float), rtol=1e-4, atol=1e-2)

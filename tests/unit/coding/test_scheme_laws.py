@@ -1,0 +1,244 @@
+"""The laws that every scheme keeps, over random legal parameters of every registered kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coding.berrut import BerrutParams
+from coding.copies import HedgedParams, NoneParams, ReplicationParams
+from coding.errors import BadShape, NotDecodable
+from coding.letcc import LetccParams
+from coding.registry import PARAMS_BY_KIND, AnySchemeParams
+from coding.scheme import Scheme
+
+Lambda = st.just(0.0) | st.floats(1e-9, 1.0)
+
+
+@st.composite
+def code_numbers(draw: st.DrawFn) -> dict[str, int | None]:
+    k = draw(st.integers(1, 9))
+    n = draw(st.integers(k, k + 7))
+    wait_for = draw(st.integers(1, n))
+    floor = draw(st.none() | st.integers(1, wait_for))
+    return {"k": k, "n": n, "wait_for": wait_for, "floor": floor}
+
+
+PARAMS: dict[str, st.SearchStrategy[AnySchemeParams]] = {
+    "none": st.just(NoneParams()),
+    "replication": st.builds(ReplicationParams, copies=st.integers(1, 4)),
+    "hedged": st.builds(HedgedParams, copies=st.integers(1, 4), delay_ms=st.floats(0, 1000)),
+    "berrut": code_numbers().map(lambda numbers: BerrutParams(**numbers)),
+    "letcc": st.builds(
+        lambda numbers, enc, dec: LetccParams(lambda_enc=enc, lambda_dec=dec, **numbers),
+        code_numbers(),
+        Lambda,
+        Lambda,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scheme, a set of arrivals, and a source of numbers."""
+
+    scheme: Scheme
+    arrived: frozenset[int]
+    rng: np.random.Generator
+
+    @property
+    def answers_at_deadline(self) -> bool:
+        return bool(self.scheme.answerable(self.arrived, at_deadline=True))
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: str) -> Case:
+    params = draw(PARAMS[kind])
+    scheme = params.build(draw(st.integers(1, params.k)))
+    arrived = draw(st.sets(st.integers(0, len(scheme.tasks) - 1)))
+    return Case(scheme, frozenset(arrived), np.random.default_rng(draw(st.integers(0, 2**32))))
+
+
+def law(check: Callable[[Case], None]) -> Callable[[str], None]:
+    """Check a law over every registered kind."""
+
+    @pytest.mark.parametrize("kind", sorted(PARAMS_BY_KIND))
+    def test(kind: str) -> None:
+        settings(deadline=None, max_examples=25)(given(cases(kind))(check))()
+
+    test.__name__, test.__doc__ = check.__name__, check.__doc__
+    return test
+
+
+def decode_matrix(scheme: Scheme, arrived: frozenset[int]) -> np.ndarray:
+    """D_F, read off a decode of unit vectors."""
+    units = np.eye(len(arrived))
+    outputs = {task: units[[row]] for row, task in enumerate(sorted(arrived))}
+    return scheme.decode(outputs).outputs[:, 0]
+
+
+def test_every_registered_kind_is_put_to_the_laws() -> None:
+    assert PARAMS.keys() == PARAMS_BY_KIND.keys()
+
+
+@law
+def test_tasks_are_numbered_and_ranked_and_serve_slots_that_exist(case: Case) -> None:
+    assert [task.index for task in case.scheme.tasks] == list(range(len(case.scheme.tasks)))
+    assert sorted(task.rank for task in case.scheme.tasks) == list(range(len(case.scheme.tasks)))
+    for task in case.scheme.tasks:
+        assert task.serves
+        assert task.serves <= set(range(case.scheme.k))
+        assert task.delay_s >= 0
+
+
+@law
+def test_nothing_answers_from_nothing(case: Case) -> None:
+    assert case.scheme.answerable(frozenset()) == frozenset()
+    assert case.scheme.answerable(frozenset(), at_deadline=True) == frozenset()
+    with pytest.raises(NotDecodable):
+        case.scheme.decode({})
+
+
+@law
+def test_everything_answers_from_everything(case: Case) -> None:
+    everything = frozenset(range(len(case.scheme.tasks)))
+    assert case.scheme.answerable(everything) == set(range(case.scheme.k))
+
+
+@law
+def test_more_arrivals_never_answer_less(case: Case) -> None:
+    for at_deadline in (False, True):
+        full = case.scheme.answerable(case.arrived, at_deadline=at_deadline)
+        for task in case.arrived:
+            assert case.scheme.answerable(case.arrived - {task}, at_deadline=at_deadline) <= full
+
+
+@law
+def test_the_deadline_never_answers_less(case: Case) -> None:
+    assert case.scheme.answerable(case.arrived) <= case.scheme.answerable(case.arrived, at_deadline=True)
+
+
+@law
+def test_decode_covers_what_is_answerable_at_the_deadline_and_refuses_the_rest(case: Case) -> None:
+    outputs = {task: case.rng.normal(size=(2, 3)) for task in case.arrived}
+    if not case.answers_at_deadline:
+        with pytest.raises(NotDecodable):
+            case.scheme.decode(outputs)
+        return
+    decoded = case.scheme.decode(outputs)
+    assert set(decoded.slots) >= case.scheme.answerable(case.arrived, at_deadline=True)
+    assert list(decoded.slots) == sorted(set(decoded.slots))
+    assert decoded.outputs.shape == (len(decoded.slots), 2, 3)
+    assert decoded.error.shape == (len(decoded.slots), 2)
+    assert np.isfinite(decoded.error).all()
+    assert (decoded.error >= 0).all()
+
+
+@law
+def test_decode_ignores_the_order_of_arrival_bit_for_bit(case: Case) -> None:
+    if not case.answers_at_deadline:
+        return
+    outputs = {task: case.rng.normal(size=(2, 7)).astype(np.float32) for task in case.arrived}
+    shuffled = {int(task): outputs[int(task)] for task in case.rng.permutation(sorted(case.arrived))}
+    one, other = case.scheme.decode(outputs), case.scheme.decode(shuffled)
+    assert one.slots == other.slots
+    np.testing.assert_array_equal(one.outputs, other.outputs)
+    np.testing.assert_array_equal(one.error, other.error)
+
+
+@law
+def test_a_constant_group_through_the_identity_comes_back(case: Case) -> None:
+    if not case.answers_at_deadline:
+        return
+    row = case.rng.normal(size=(3, 1, 5))
+    payloads = case.scheme.encode(np.repeat(row, case.scheme.k, axis=1))
+    decoded = case.scheme.decode({task: payloads[task] for task in case.arrived})
+    for answer in decoded.outputs:
+        np.testing.assert_allclose(answer, row[:, 0], rtol=0, atol=1e-10)
+    if len(case.arrived) > 1:
+        np.testing.assert_allclose(decoded.error, 0, atol=1e-8)
+
+
+@law
+def test_a_group_of_one_is_exact(case: Case) -> None:
+    if case.scheme.k > 1:
+        return
+    row = case.rng.normal(size=(2, 1, 4)).astype(np.float32)
+    payloads = case.scheme.encode(row)
+    for task in range(len(case.scheme.tasks)):
+        assert case.scheme.answerable({task}) == {0}
+        np.testing.assert_array_equal(payloads[task], row[:, 0])
+        decoded = case.scheme.decode({task: payloads[task]})
+        np.testing.assert_array_equal(decoded.outputs, row.transpose(1, 0, 2))
+        assert (decoded.error == 0).all()
+
+
+@law
+def test_encode_and_decode_never_change_their_inputs(case: Case) -> None:
+    queries = case.rng.normal(size=(2, case.scheme.k, 3)).astype(np.float32)
+    before = queries.copy()
+    payloads = case.scheme.encode(queries)
+    payloads += 1  # a worker may do this
+    np.testing.assert_array_equal(queries, before)
+    if case.answers_at_deadline:
+        payloads.flags.writeable = False
+        case.scheme.decode({task: payloads[task] for task in case.arrived})
+
+
+@law
+def test_dtype_and_item_shape_survive(case: Case) -> None:
+    for dtype in (np.float16, np.float32, np.float64):
+        for item in ((), (3,), (2, 3, 4), (0,)):
+            queries = case.rng.normal(size=(2, case.scheme.k, *item)).astype(dtype)
+            payloads = case.scheme.encode(queries)
+            assert payloads.shape == (len(case.scheme.tasks), 2, *item)
+            assert payloads.dtype == dtype
+            if case.answers_at_deadline:
+                decoded = case.scheme.decode({task: payloads[task] for task in case.arrived})
+                assert decoded.outputs.shape == (len(decoded.slots), 2, *item)
+                assert decoded.outputs.dtype == dtype
+
+
+@law
+def test_groups_do_not_mix(case: Case) -> None:
+    queries = case.rng.normal(size=(3, case.scheme.k, 4))
+    together = case.scheme.encode(queries)
+    for group in range(3):
+        alone = case.scheme.encode(queries[[group]])
+        np.testing.assert_allclose(together[:, group], alone[:, 0], rtol=1e-12, atol=1e-12)
+    if case.answers_at_deadline:
+        decoded = case.scheme.decode({task: together[task] for task in case.arrived})
+        for group in range(3):
+            alone = case.scheme.decode({task: together[task, [group]] for task in case.arrived})
+            np.testing.assert_allclose(decoded.outputs[:, group], alone.outputs[:, 0], rtol=0, atol=1e-9)
+            np.testing.assert_allclose(decoded.error[:, group], alone.error[:, 0], rtol=1e-6, atol=1e-9)
+
+
+@law
+def test_the_decode_matrix_stays_under_its_bound(case: Case) -> None:
+    """The bound that `coding.linear_code.LinearCode` documents, for every set of arrivals."""
+    if not case.answers_at_deadline:
+        return
+    matrix = decode_matrix(case.scheme, case.arrived)
+    n = len(case.scheme.tasks)
+    stragglers = n - len(case.arrived)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1, atol=1e-9)
+    assert np.abs(matrix).sum(axis=1).max() <= (stragglers + 2) ** 2 + math.log(n) + 1e-9
+
+
+@law
+def test_wrong_shapes_are_refused(case: Case) -> None:
+    with pytest.raises(BadShape, match=r"queries must have shape"):
+        case.scheme.encode(np.zeros((2, case.scheme.k + 1, 3)))
+    everything = {task.index: np.zeros((2, 3)) for task in case.scheme.tasks}
+    if len(everything) > 1:
+        with pytest.raises(BadShape, match=r"one shape"):
+            case.scheme.decode(everything | {0: np.zeros((1, 3))})
+    with pytest.raises(BadShape, match=r"\(g, \.\.\.\)"):
+        case.scheme.decode({task.index: np.zeros(()) for task in case.scheme.tasks})
