@@ -1,0 +1,105 @@
+"""What coding costs, as ratios: against copying the same bytes, and against fitting scipy's spline each time."""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.interpolate import make_smoothing_spline
+
+from coding.letcc import LetccParams
+from coding.linear_code import LinearCode
+from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.ordering import nearest_order
+
+OUTPUTS = 1000
+SURVIVORS = (0, 1, 2, 4, 5, 6, 7, 8, 10, 11)
+
+
+def arrivals(groups: int) -> dict[int, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {task: rng.normal(size=(groups, OUTPUTS)).astype(np.float32) for task in SURVIVORS}
+
+
+def images(rows: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(rows, 3, 224, 224)).astype(np.float32)
+
+
+def best_of(run: Callable[[], object], times: int) -> float:
+    """Seconds that one call takes at best: other processes only ever make it slower."""
+    return min(timeit.repeat(run, number=1, repeat=times))
+
+
+@pytest.fixture
+def code() -> LinearCode:
+    return LetccParams().build(8)
+
+
+@pytest.fixture
+def report(benchmark, capsys) -> Callable[..., None]:
+    """Print one line, and keep its figures with the benchmark's own."""
+
+    def line(text: str, **figures: float) -> None:
+        benchmark.extra_info.update(figures)
+        with capsys.disabled():
+            print(f"\n{text.format(**figures)}")
+
+    return line
+
+
+def test_bench_encode(benchmark, code: LinearCode, report) -> None:
+    queries = images(8)[None]
+    payloads = benchmark(code.encode, queries)
+    np.testing.assert_allclose(payloads.mean(), queries.mean(), atol=0.1)
+    if benchmark.enabled:
+        source = np.ones(queries.size + payloads.size, np.float32)
+        target = np.empty_like(source)
+        copy = best_of(lambda: np.copyto(target, source), 50)
+        report(
+            "encode 8->12 of 3x224x224: {ratio:.2f} copies of the bytes", ratio=benchmark.stats["min"] / copy
+        )
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_bench_decode_with_a_cached_matrix(benchmark, code: LinearCode, report, groups: int) -> None:
+    outputs = arrivals(groups)
+    decoded = benchmark(code.decode, outputs)
+    beta = chebyshev_second_kind(12)[list(SURVIVORS)]
+    alpha = chebyshev_first_kind(8)
+    one_group = np.stack([outputs[task][0] for task in SURVIVORS])
+
+    def refit() -> np.ndarray:
+        return make_smoothing_spline(beta, one_group, lam=1e-5)(alpha)
+
+    np.testing.assert_allclose(decoded.outputs[:, 0], refit(), atol=1e-4)
+    if benchmark.enabled:
+        per_group = benchmark.stats["min"] / groups
+        report(
+            "decode 10->8 of 1,000 outputs, {groups} groups at once, with error estimates: "
+            "{microseconds:.0f} us per group; scipy's fit takes {ratio:.0f} times as long",
+            groups=groups,
+            microseconds=1e6 * per_group,
+            ratio=best_of(refit, 50) / per_group,
+        )
+
+
+def test_bench_decode_at_a_cache_miss(benchmark, code: LinearCode, report) -> None:
+    outputs = arrivals(1)
+
+    def decode_afresh() -> None:
+        code._decoder.cache_clear()
+        code.decode(outputs)
+
+    benchmark(decode_afresh)
+    if benchmark.enabled:
+        report("decode at a cache miss: {microseconds:.0f} us", microseconds=1e6 * benchmark.stats["min"])
+
+
+def test_bench_order(benchmark, code: LinearCode, report) -> None:
+    rows = images(8)
+    order = benchmark(nearest_order, rows)
+    assert sorted(order.tolist()) == list(range(8))
+    if benchmark.enabled:
+        report("order 8 rows of 3x224x224: {microseconds:.0f} us", microseconds=1e6 * benchmark.stats["min"])
