@@ -34,6 +34,9 @@ class Progress:
     cancel: frozenset[int] = _NOTHING
 
 
+_WAIT = Progress()
+
+
 class Collector:
     """State of one group from its first task to its last answer."""
 
@@ -70,6 +73,9 @@ class Collector:
             return Progress()
         self._outstanding.discard(task)
         self._arrived.add(task)
+        if self._outstanding and not self._open & self._scheme.answerable(self._arrived):
+            # An arrival makes nothing hopeless and nothing useless: the common case, and quick.
+            return _WAIT
         return self._review()
 
     def on_failure(self, tasks: Iterable[int]) -> Progress:

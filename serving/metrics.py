@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
@@ -79,6 +80,13 @@ class PrometheusObserver:
             "unstraggle_replica_state", "1 for the state that the replica is in.", ["replica", "state"],
             registry=new,
         )  # fmt: skip
+        # Looking series up by their labels is the dearest part of counting, and this happens for every call.
+        self._call_series = cache(
+            lambda replica, outcome: (
+                self._calls.labels(replica, outcome),
+                self._call_time.labels(replica, outcome),
+            )
+        )
         self._pending = Gauge("unstraggle_pending_rows", "Rows whose callers wait.", registry=new)
         for replica in replicas:
             self._skipped.labels(replica)
@@ -110,8 +118,9 @@ class PrometheusObserver:
 
     def call_done(self, replica: str, outcome: CallOutcome, seconds: float) -> None:
         """Count and time an upstream call."""
-        self._calls.labels(replica, outcome).inc()
-        self._call_time.labels(replica, outcome).observe(seconds)
+        count, time = self._call_series(replica, outcome)
+        count.inc()
+        time.observe(seconds)
 
     def task_skipped(self, replica: str) -> None:
         """Count an erasure."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -46,7 +47,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     _on_signals(stop)
     try:
         async with asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(engine.run(lambda: announce(_url(listener))))
+            running = tasks.create_task(engine.run(lambda: _on_ready(announce, _url(listener))))
             listening = tasks.create_task(server.serve(sockets=[listener]))
             await stop.wait()
             await _drain(engine, settings)
@@ -60,6 +61,13 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
         raise _first(found) from None
     finally:
         listener.close()
+
+
+def _on_ready(announce: Callable[[str], None], url: str) -> None:
+    # What is there now stays: keeping it out of collections makes each of them, and so the tail, shorter.
+    gc.collect()
+    gc.freeze()
+    announce(url)
 
 
 def _bind(settings: Settings) -> socket.socket:
