@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
 
-def move(images: Tensor, *, degrees: float, pixels: float, generator: Generator) -> Tensor:
-    """Turn and shift every image by its own small random amount, filling with 0.
+def shift(images: Tensor, *, pixels: float, generator: Generator) -> Tensor:
+    """Shift every image by its own small random amount along both axes, filling with 0.
 
     Args:
         images: shape (B, 1, H, H), float32.
-        degrees: largest turn in either direction.
-        pixels: largest shift along either axis.
+        pixels: largest shift along either axis; parts of pixels are interpolated.
         generator: where the draws come from.
 
     Returns:
         Images of the same shape.
     """
-    if degrees == 0 and pixels == 0:
+    if pixels == 0:
         return images
     batch, _, _, side = images.shape
-    angle, right, down = (torch.rand(3, batch, generator=generator) * 2 - 1).unbind()
-    angle = angle * math.radians(degrees)
     # affine_grid's coordinates run from -1 to 1 over the image: one pixel is 2 / side.
-    right, down = right * pixels * 2 / side, down * pixels * 2 / side
-    cosine, sine = torch.cos(angle), torch.sin(angle)
-    rows = [torch.stack([cosine, -sine, right], 1), torch.stack([sine, cosine, down], 1)]
-    grid = functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    amounts = (torch.rand(batch, 2, 1, generator=generator) * 2 - 1) * pixels * 2 / side
+    matrices = torch.cat([torch.eye(2).expand(batch, 2, 2), amounts], dim=2)
+    grid = functional.affine_grid(matrices, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
-from models.datasets import SHIPPED, fetch_mnist, load_mnist, make_slice
+from models.datasets import SHIPPED, SLICE_ROWS, fetch_mnist, load_mnist, load_slice, make_slice
 from models.errors import ModelError
 
 data_app = typer.Typer(help="Fetch datasets and cut evaluation slices.", no_args_is_help=True)
@@ -57,6 +59,25 @@ def cut_slice(
     typer.echo(f"the slice of {dataset} is in {written}")
 
 
+@data_app.command()
+def sample(
+    dataset: Annotated[Dataset, typer.Argument(help="What to take it from.")],
+    rows: Annotated[int, typer.Option(min=1, max=SLICE_ROWS, help="How many inputs.")] = 8,
+    first: Annotated[int, typer.Option(min=0, max=SLICE_ROWS - 1, help="Where in the slice to begin.")] = 0,
+) -> None:
+    """Print an inference request (V2, JSON) of shipped test inputs; their labels go to standard error."""
+    chosen = np.arange(first, first + rows) % SLICE_ROWS
+    digits = load_slice(dataset.value)
+    tensor = {
+        "name": "input",
+        "shape": [rows, *digits.images.shape[1:]],
+        "datatype": "FP32",
+        "data": [round(float(pixel), 4) for pixel in digits.images[chosen].ravel()],
+    }
+    typer.echo(json.dumps({"inputs": [tensor]}))
+    typer.echo(f"labels: {' '.join(map(str, digits.labels[chosen]))}", err=True)
+
+
 @train_app.callback()
 def _train() -> None:
     """Train the models that ship with the package."""
@@ -73,7 +94,9 @@ def train_lenet5(
         ),
     ] = SHIPPED / "lenet5-mnist.safetensors",
     directory: DirectoryOption = None,
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 2,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Torch threads; the last bits of the weights depend on it.")
+    ] = 1,
 ) -> None:
     """Train LeNet-5 on MNIST. After an interruption, the same command goes on where it stopped."""
     import torch

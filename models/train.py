@@ -20,7 +20,7 @@ from rich.progress import Progress
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from models.augment import mixup, move
+from models.augment import mixup, shift
 from models.datasets import SHIPPED, Digits
 from models.errors import TrainingError
 from models.files import write_whole
@@ -38,13 +38,16 @@ _LIBRARIES = ("torch", "numpy", "safetensors")
 class Recipe:
     """How to train; together with the data and the library versions it fixes the weights.
 
+    The defaults are a compromise. Decoding wants a network whose logits change smoothly from one digit to another:
+    mixup and an unusually strong weight decay give it that. Turning or scaling the digits, and longer training, take
+    it away, for a little more accuracy on plain digits.
+
     Attributes:
         epochs: passes over the training digits.
         seed: seed of everything random: initial weights, order, changes to the digits.
         batch_rows: digits per step.
         learning_rate: the highest one; it rises over the first tenth of the steps and falls along a cosine.
         weight_decay: decoupled weight decay of AdamW.
-        rotation_degrees: largest random turn of a digit.
         shift_pixels: largest random shift of a digit along each axis.
         mixup_share: share of the digits that are mixed with another one (see `models.augment.mixup`).
     """
@@ -53,10 +56,9 @@ class Recipe:
     seed: int = 0
     batch_rows: int = 200
     learning_rate: float = 3e-3
-    weight_decay: float = 0.01
-    rotation_degrees: float = 8.0
-    shift_pixels: float = 1.0
-    mixup_share: float = 1.0
+    weight_decay: float = 0.4
+    shift_pixels: float = 1.5
+    mixup_share: float = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +157,7 @@ class _Run:
         recipe = self.recipe
         for group in self._optimizer.param_groups:
             group["lr"] = recipe.learning_rate * _schedule(step, recipe.epochs * self.steps)
-        images = move(
-            self._train[0][rows],
-            degrees=recipe.rotation_degrees,
-            pixels=recipe.shift_pixels,
-            generator=generator,
-        )
+        images = shift(self._train[0][rows], pixels=recipe.shift_pixels, generator=generator)
         targets = functional.one_hot(self._train[1][rows], len(DIGITS)).float()
         images, targets = mixup(images, targets, share=recipe.mixup_share, generator=generator)
         loss = functional.cross_entropy(self.model(images), targets)

@@ -42,8 +42,7 @@ def quick(
             result = run_quick(experiment, advance)
     except ModelError as error:
         raise _failure(error) from error
-    columns = ("k", "n", "s", "scheme", "variant", "mse", "accuracy", "base_accuracy", "rel_accuracy")
-    publish(result, json, columns)
+    publish(result, json, ("scheme", "variant", "mse", "accuracy", "base_accuracy", "rel_accuracy"))
 
 
 @experiment_app.command()
@@ -73,7 +72,7 @@ def lambdas(
             result = run_lambdas(experiment, advance=advance)
     except ModelError as error:
         raise _failure(error) from error
-    publish(result, json, ("k", "n", "s", "scheme", "variant", "lambda_dec", "mse", "accuracy"))
+    publish(result, json, ("scheme", "variant", "lambda_dec", "mse", "accuracy"))
 
 
 def _failure(error: ModelError) -> typer.Exit:

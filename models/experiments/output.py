@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -17,6 +20,9 @@ from models.files import write_whole
 
 STANDARD_OUTPUT = "-"
 
+_HEADERS = MappingProxyType({"base_accuracy": "base", "rel_accuracy": "relative"})
+"""Short headers, so that the table fits a terminal of 80 columns."""
+
 
 def publish(result: dict[str, Any], destination: str | None, columns: Sequence[str]) -> None:
     """Write a result object as JSON, and a table of its rows to standard output.
@@ -24,7 +30,7 @@ def publish(result: dict[str, Any], destination: str | None, columns: Sequence[s
     Args:
         result: name, seed, settings and rows.
         destination: a file; `-` for standard output, which then gets the JSON and no table; None for no JSON.
-        columns: keys of the rows to show.
+        columns: keys of the rows to show, beside the point (K, N, S).
     """
     text = json.dumps(result, indent=2) + "\n"
     if destination == STANDARD_OUTPUT:
@@ -45,16 +51,17 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
 
 
 def _table(result: dict[str, Any], columns: Sequence[str]) -> Table:
-    table = Table(title=f"{result['name']}, seed {result['seed']}", header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True, justify="left" if column in ("scheme", "variant") else "right")
-    previous: tuple[int, ...] | None = None
-    for row in result["rows"]:
-        point = (row["k"], row["n"], row["s"])
-        if previous not in (None, point):
-            table.add_section()
-        previous = point
-        table.add_row(*(_cell(column, row[column]) for column in columns))
+    table = Table(title=f"{result['name']}, seed {result['seed']}", box=SIMPLE_HEAD, pad_edge=False)
+    for column in ("K,N,S", *columns):
+        table.add_column(
+            _HEADERS.get(column, column),
+            no_wrap=True,
+            justify="left" if column in ("scheme", "variant") else "right",
+        )
+    for point, rows in groupby(result["rows"], key=lambda row: (row["k"], row["n"], row["s"])):
+        table.add_section()
+        for row in rows:
+            table.add_row(",".join(map(str, point)), *(_cell(column, row[column]) for column in columns))
     return table
 
 
