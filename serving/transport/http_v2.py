@@ -1,29 +1,18 @@
-"""A replica that is a V2 server, reached over HTTP.
-
-aiohttp does the work; `tests/bench/test_bench_upstream.py` compares it with the alternatives. What decides is
-how a client lives with cancellation: abandoned stragglers are the normal case here, not the exception.
-"""
+"""A replica that is a V2 server, reached over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NamedTuple
 from urllib.parse import quote
-
-import aiohttp
-from yarl import URL
 
 from serving.errors import (
     BadReplicaAnswer,
     BadRequest,
     ReplicaRefused,
     ReplicaTimeout,
-    ReplicaUnreachable,
     ServingError,
     TransportError,
 )
@@ -32,13 +21,13 @@ from serving.protocol.json_text import list_at, parse_object
 from serving.protocol.metadata import decode_model_metadata
 from serving.protocol.tensors import HEADER_LENGTH
 from serving.transport.answers import check_answer
+from serving.transport.http1 import Http1Client, Origin, Reply
 from serving.types import InferRequest, InferResponse, ModelMetadata
 
+_HEADER_LENGTH = HEADER_LENGTH.lower()
 BINARY_EXTENSION = "binary_tensor_data"
 DESCRIBE_TIMEOUT_S = 5.0
 """Longest wait for metadata, which no server has to compute."""
-LARGE_BODY = 1 << 20
-"""Bytes; aiohttp wants longer bodies as a stream."""
 LONGEST_REFUSAL = 500
 """Characters of a replica's error message that are passed on."""
 
@@ -49,11 +38,6 @@ class _Description:
 
     metadata: ModelMetadata
     binary: bool
-
-
-class _Reply(NamedTuple):
-    body: bytes
-    headers: Mapping[str, str]
 
 
 class HttpV2Transport:
@@ -83,18 +67,13 @@ class HttpV2Transport:
         probe_timeout_s: float = 0.4,
         keep_alive_s: float = 4.0,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
-        model_url = f"{self._base_url}/v2/models/{quote(model_name, safe='')}"
-        self._server_url = URL(f"{self._base_url}/v2", encoded=True)
-        self._model_url = URL(model_url, encoded=True)
-        self._ready_url = URL(f"{model_url}/ready", encoded=True)
-        self._infer_url = URL(f"{model_url}/infer", encoded=True)
+        origin = Origin.parse(base_url)
+        self._base_url = origin.url
+        self._model_path = f"/v2/models/{quote(model_name, safe='')}"
+        self._infer_path = f"{self._model_path}/infer"
         self._probe_timeout_s = probe_timeout_s
-        self._calls = _session(
-            aiohttp.TCPConnector(limit=0, keepalive_timeout=keep_alive_s), connect_timeout_s
-        )
-        self._probes = _session(aiohttp.TCPConnector(limit=0, force_close=True), connect_timeout_s)
-        self._closed = False
+        self._calls = Http1Client(origin, connect_timeout_s=connect_timeout_s, keep_alive_s=keep_alive_s)
+        self._probes = Http1Client(origin, connect_timeout_s=connect_timeout_s, keep_alive_s=0.0)
         self._description: _Description | None = None
         self._describing = asyncio.Lock()
 
@@ -109,9 +88,9 @@ class HttpV2Transport:
             body, headers = encode_infer_request(request, binary=description.binary)
         except ServingError as error:
             raise TransportError(f"{self._base_url} cannot be sent this request: {error}") from error
-        reply = await self._post(body, headers)
+        reply = self._accepted(await self._calls.exchange("POST", self._infer_path, headers, body))
         try:
-            header_length = parse_header_length(reply.headers.get(HEADER_LENGTH))
+            header_length = parse_header_length(reply.headers.get(_HEADER_LENGTH))
             response = decode_infer_response(reply.body, header_length)
             check_answer(request, response, description.metadata.outputs)
         except (BadRequest, BadReplicaAnswer) as error:
@@ -131,16 +110,15 @@ class HttpV2Transport:
         """Probe the replica on a connection of its own, never queued behind inference. Never raises."""
         try:
             async with asyncio.timeout(self._probe_timeout_s):
-                await self._get(self._probes, self._ready_url)
+                self._accepted(await self._probes.exchange("GET", f"{self._model_path}/ready"))
         except (TransportError, TimeoutError):
             return False
         return True
 
     async def aclose(self) -> None:
         """Close every connection; calls that are under way fail. Idempotent."""
-        self._closed = True
-        await self._probes.close()
-        await self._calls.close()
+        await self._probes.aclose()
+        await self._calls.aclose()
 
     async def _described(self) -> _Description:
         if self._description is None:
@@ -153,7 +131,7 @@ class HttpV2Transport:
         try:
             async with asyncio.timeout(DESCRIBE_TIMEOUT_S):
                 extensions = await self._extensions()
-                reply = await self._get(self._calls, self._model_url)
+                reply = self._accepted(await self._calls.exchange("GET", self._model_path))
         except TimeoutError as error:
             raise ReplicaTimeout(
                 f"{self._base_url} gave no metadata within {DESCRIBE_TIMEOUT_S:g} s"
@@ -163,7 +141,7 @@ class HttpV2Transport:
     async def _extensions(self) -> Sequence[object]:
         """What the server can do beyond the protocol; a server that does not say can do nothing."""
         try:
-            reply = await self._get(self._calls, self._server_url)
+            reply = self._accepted(await self._calls.exchange("GET", "/v2"))
         except ReplicaRefused:
             return ()
         try:
@@ -171,50 +149,10 @@ class HttpV2Transport:
         except BadRequest as error:
             raise BadReplicaAnswer(f"{self._base_url}: the server metadata is malformed: {error}") from error
 
-    async def _get(self, session: aiohttp.ClientSession, url: URL) -> _Reply:
-        with self._translated():
-            async with session.get(url, allow_redirects=False) as response:
-                return await self._accept(response)
-
-    async def _post(self, body: bytes, headers: Mapping[str, str]) -> _Reply:
-        payload = body if len(body) < LARGE_BODY else io.BytesIO(body)
-        with self._translated():
-            async with self._calls.post(
-                self._infer_url, data=payload, headers=headers, allow_redirects=False
-            ) as response:
-                return await self._accept(response)
-
-    async def _accept(self, response: aiohttp.ClientResponse) -> _Reply:
-        body = await response.read()
-        if response.status != HTTPStatus.OK:
-            raise ReplicaRefused(f"{self._base_url} answered {response.status}: {_message(body)}")
-        return _Reply(body, response.headers)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Map aiohttp's exceptions to ours."""
-        if self._closed:
-            raise ReplicaUnreachable(f"the transport to {self._base_url} is closed")
-        try:
-            yield
-        except aiohttp.ServerTimeoutError as error:
-            raise ReplicaTimeout(f"{self._base_url} does not accept connections in time") from error
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, aiohttp.InvalidURL) as error:
-            raise ReplicaUnreachable(f"{self._base_url} cannot be reached: {error}") from error
-        except aiohttp.ClientError as error:
-            raise BadReplicaAnswer(f"{self._base_url} does not speak HTTP as expected: {error!r}") from error
-
-
-def _session(connector: aiohttp.TCPConnector, connect_timeout_s: float) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        # The deadline is the caller's; a call without an answer is cancelled, not timed out here.
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
-        # Compression would cost more than it saves, and the environment's proxies are not for replicas.
-        skip_auto_headers=("Accept-Encoding",),
-        trust_env=False,
-    )
+    def _accepted(self, reply: Reply) -> Reply:
+        if reply.status != HTTPStatus.OK:
+            raise ReplicaRefused(f"{self._base_url} answered {reply.status}: {_message(reply.body)}")
+        return reply
 
 
 def _message(body: bytes) -> str:
