@@ -86,11 +86,14 @@ def require_slots(queries: Array, k: int) -> None:
         raise BadShape(f"queries must have shape (g, {k}, ...), got {queries.shape}")
 
 
-def require_one_shape(arrivals: Sequence[Array]) -> None:
+def require_one_shape(arrivals: Sequence[Array]) -> tuple[int, ...]:
     """Refuse arrivals that differ in shape, or that lack the axis of the groups.
 
     Args:
         arrivals: at least one.
+
+    Returns:
+        Their shape, (g, ...).
 
     Raises:
         BadShape: the rule is broken.
@@ -101,3 +104,4 @@ def require_one_shape(arrivals: Sequence[Array]) -> None:
             raise BadShape(f"arrivals must all have one shape, got {shape} and {arrival.shape}")
     if not shape:
         raise BadShape("arrivals must have shape (g, ...), got ()")
+    return shape

@@ -22,7 +22,8 @@ On LeNet5 and MNIST at (8, 12), ten arrivals, e_k ranks wrong answers before rig
 it for four answers in five. The residuals alone, weighted by D, rank with an AUROC of .67.
 
 This is kriging with a local scale. Squared lengths of linear maps of y, added up with fixed weights: two
-matrices that can be built once for each set of arrivals.
+matrices that can be built once for each set of arrivals (`ErrorOperators`), and once more condensed into the
+fewest maps that tell the same (`ErrorForms`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding.banded import solve_banded
+from coding.products import multiply
 from coding.scheme import Array
 from coding.spline import SmoothingSpline, gap_of
 
@@ -48,6 +50,42 @@ class ErrorOperators:
 
     probes: NDArray[np.float64]
     weights: NDArray[np.float64]
+
+    def condensed(self) -> ErrorForms:
+        """The same estimates from as few maps as the probes' rank.
+
+        With w_p = sum_k weights[k, p], let U diag(s) V' be the singular value decomposition of the rows
+        sqrt(w_p) probes[p]. Then z = diag(s) V' y has r elements, sqrt(w_p) probes[p] @ y = U_p @ z, and thus
+
+            e_k^2 = sum_p (weights[k, p] / w_p) (U_p @ z)^2.
+
+        What cancels in the probes (constants, lines) is gone from z before anything is squared, and the K
+        squares add up to |z|^2, so that the products between the elements of z may be summed in single
+        precision: only an error that is far below the others' loses digits.
+        """
+        total = self.weights.sum(axis=0)
+        left, sizes, right = np.linalg.svd(np.sqrt(total)[:, None] * self.probes, full_matrices=False)
+        smallest = max(self.probes.shape) * np.finfo(np.float64).eps * sizes.max(initial=0.0)
+        rank = int(np.count_nonzero(sizes > smallest))
+        left = left[:, :rank]
+        shares = self.weights / np.where(total > 0, total, 1.0)
+        pairs = (left[:, :, None] * left[:, None, :]).reshape(len(left), rank * rank)
+        forms = np.empty((len(shares), rank * rank))
+        multiply(shares, pairs, forms)
+        return ErrorForms(maps=sizes[:rank, None] * right[:rank], forms=forms)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorForms:
+    """Error estimates as quadratic forms: e_k^2 = sum_ij forms[k, i * r + j] * z_i @ z_j, with z = maps @ y.
+
+    Attributes:
+        maps: shape (r, |F|); r, the probes' rank, is |F| - 2 where the code reads lines exactly.
+        forms: shape (K, r * r), one symmetric matrix for each answer.
+    """
+
+    maps: NDArray[np.float64]
+    forms: NDArray[np.float64]
 
 
 def error_operators(nodes: Array, targets: Array, answers: Array) -> ErrorOperators:

@@ -14,7 +14,7 @@ from coding.checks import require_floating, require_one_shape, require_slots
 from coding.code_size import CodeSize
 from coding.error_estimate import ErrorOperators
 from coding.errors import BadParameter, NotDecodable
-from coding.products import multiply
+from coding.products import gram, multiply, product
 from coding.scheme import Array, Decoded, TaskSpec
 
 _CACHE_BYTES = 16 * 1024 * 1024
@@ -48,8 +48,9 @@ class LinearCode:
     S = N - |F|, for the matrices of both codes built on this class, every lambda and every F, down to one
     arrival. This is observed over Chebyshev points, not proved; the worst F lack a run next to an end.
 
-    The error estimates (`coding.error_estimate`) come from a few more rows of the same product. A group of one
-    is exact: every payload is the query itself, the first arrival is the answer, and its error is 0.
+    The error estimates (`coding.error_estimate`) come from r more rows of the same product, r <= |F|, and from
+    the inner products between these. A group of one is exact: every payload is the query itself, the first
+    arrival is the answer, and its error is 0.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class LinearCode:
         self._slot_order = tuple(range(size.k))
         self._tasks = tuple(TaskSpec(index, slots, rank=rank) for index, rank in enumerate(ranks))
         self._indices = frozenset(range(size.n))
-        bytes_each = 8 * (size.n + size.k) * (size.n + 2 * size.k)
+        bytes_each = 8 * size.n * (size.n + size.k + size.n * size.k)
         self._decoder = lru_cache(maxsize=max(16, _CACHE_BYTES // bytes_each))(self._build_decoder)
 
     @property
@@ -132,55 +133,69 @@ class LinearCode:
             BadParameter: an index is none of the tasks', or the arrivals are not floating point.
         """
         survivors = tuple(sorted(outputs))
-        self._require_decodable(survivors)
-        arrivals = [outputs[index] for index in survivors]
-        require_one_shape(arrivals)
-        groups, *item = arrivals[0].shape
-        width = math.prod(item)
-        stacked = np.concatenate(arrivals)
-        require_floating("arrivals", stacked.dtype)
-        working = np.promote_types(stacked.dtype, np.float32)
-        decoder = self._decoder(survivors, working)
-        columns = stacked.astype(working, copy=False).reshape(len(survivors), groups * width)
-        products = np.empty((decoder.stacked.shape[0], groups * width), working)
-        multiply(decoder.stacked, columns, products)
-        answers = products[: self.k].reshape(self.k, groups, *item)
-        probed = products[self.k :].reshape(decoder.weights.shape[1], groups, width)
-        error = np.sqrt(decoder.weights @ np.vecdot(probed, probed))
-        return Decoded(
-            slots=self._slot_order,
-            outputs=answers.astype(stacked.dtype, copy=False),
-            error=error.astype(stacked.dtype, copy=False),
-        )
-
-    def _require_decodable(self, survivors: tuple[int, ...]) -> None:
         if len(survivors) < self._size.floor:
             raise NotDecodable(f"{len(survivors)} arrivals are fewer than the floor of {self._size.floor}")
+        arrivals = [outputs[index] for index in survivors]
+        shape = require_one_shape(arrivals)
+        columns = np.concatenate(arrivals).reshape(len(survivors), arrivals[0].size)
+        decoder = self._decoder(survivors, columns.dtype)
+        answers, error = decoder.read(columns, shape[0])
+        return Decoded(self._slot_order, answers.reshape(self._size.k, *shape), error)
+
+    def _build_decoder(self, survivors: tuple[int, ...], dtype: np.dtype[np.floating]) -> _Decoder:
+        require_floating("arrivals", dtype)
         for index in (survivors[0], survivors[-1]):
             if index not in self._indices:
                 raise BadParameter(
                     f"outputs must be keyed by task indices 0 to {self._size.n - 1}, got {index}"
                 )
-
-    def _build_decoder(self, survivors: tuple[int, ...], dtype: np.dtype[np.floating]) -> _Decoder:
         operators = _first_arrival(len(survivors)) if self.k == 1 else self._operators(np.array(survivors))
+        error = operators.error.condensed()
+        working = np.promote_types(dtype, np.float32)
         return _Decoder(
-            stacked=np.concatenate([operators.answers, operators.error.probes]).astype(dtype),
-            weights=operators.error.weights.astype(dtype),
+            matrix=np.concatenate([operators.answers, error.maps]).astype(working),
+            forms=error.forms.astype(working),
+            k=self.k,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Decoder:
-    """A set's operators in the dtype that they are applied in.
+    """A set's operators, ready for arrivals of one dtype.
 
     Attributes:
-        stacked: shape (K + p, |F|), D_F above the probes: one product yields both.
-        weights: shape (K, p), from the probes' squared lengths to the squared errors.
+        matrix: shape (K + r, |F|), D_F above the error's maps: one product yields both.
+        forms: shape (K, r * r), from the inner products of what is mapped to the squared errors.
+        k: how many rows of the matrix are D_F's.
     """
 
-    stacked: Array
-    weights: Array
+    matrix: Array
+    forms: Array
+    k: int
+
+    def read(self, columns: Array, groups: int) -> tuple[Array, Array]:
+        """Read arrivals of g groups, shape (|F|, g * width); half precision is computed in single.
+
+        Returns:
+            Answers, shape (K, g * width), and errors, shape (K, g), in the arrivals' dtype.
+        """
+        working = self.matrix.dtype
+        half = columns.dtype != working
+        products = product(self.matrix, columns.astype(working) if half else columns)
+        answers, mapped = products[: self.k], products[self.k :]
+        error = self._error(mapped, groups)
+        if half:
+            return answers.astype(columns.dtype), error.astype(columns.dtype)
+        return answers, error
+
+    def _error(self, mapped: Array, groups: int) -> Array:
+        """Errors, shape (K, g), from what the maps make of the arrivals, shape (r, g * width)."""
+        r, width = mapped.shape
+        if groups != 1:
+            mapped = mapped.reshape(r, groups, width // max(1, groups)).swapaxes(0, 1)
+        squares = self.forms.dot(gram(mapped).reshape(groups, r * r).T)
+        error: Array = np.sqrt(np.abs(squares))  # rounding may leave a square just below 0
+        return error
 
 
 def _first_arrival(arrivals: int) -> DecodeOperators:

@@ -33,19 +33,40 @@ def multiply(matrix: Array, columns: Array, out: Array) -> None:
         np.matmul(matrix, columns[..., start:stop], out=out[..., start:stop])
 
 
+def product(matrix: Array, columns: Array) -> Array:
+    """The product of a small matrix and wide columns.
+
+    Args:
+        matrix: shape (r, c).
+        columns: shape (c, d), of the matrix's dtype.
+
+    Returns:
+        Shape (r, d), C-contiguous.
+    """
+    if matrix.size * columns.shape[1] <= _MULTIPLICATIONS:
+        whole: Array = matrix.dot(columns)  # a microsecond faster than matmul into an array of ours
+        return whole
+    out = np.empty((matrix.shape[0], columns.shape[1]), matrix.dtype)
+    multiply(matrix, columns, out)
+    return out
+
+
 def gram(rows: Array) -> Array:
     """All inner products between rows.
 
     Args:
-        rows: shape (k, d).
+        rows: shape (k, d), or (g, k, d) for g products at once; any strides.
 
     Returns:
-        Shape (k, k), in the dtype of `rows`.
+        Shape (k, k) or (g, k, k), in the dtype of `rows`.
     """
-    k, width = rows.shape
+    k, width = rows.shape[-2:]
+    if k * k * width <= _MULTIPLICATIONS:
+        whole: Array = rows.dot(rows.T) if rows.ndim == 2 else np.matmul(rows, rows.swapaxes(1, 2))
+        return whole
     strip = max(_SHORTEST_STRIP, _MULTIPLICATIONS // (k * k))
-    products: Array = np.zeros((k, k), rows.dtype)
+    products: Array = np.zeros((*rows.shape[:-2], k, k), rows.dtype)
     for start in range(0, width, strip):
-        part = rows[:, start : start + strip]
-        products += part @ part.T
+        part = rows[..., start : start + strip]
+        products += np.matmul(part, part.swapaxes(-2, -1))
     return products

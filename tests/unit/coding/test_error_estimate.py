@@ -74,6 +74,18 @@ def test_an_answer_on_a_node_has_only_the_error_of_smoothing() -> None:
     np.testing.assert_allclose(smoothed.weights @ (smoothed.probes @ arrivals) ** 2, shift**2, rtol=1e-9)
 
 
+@pytest.mark.parametrize("nodes", [NODES, NODES[:3], NODES[:2], NODES[:1]], ids=len)
+def test_the_condensed_forms_tell_the_same_from_fewer_maps(nodes: np.ndarray) -> None:
+    targets = chebyshev_first_kind(5)
+    operators = error_operators(nodes, targets, SmoothingSpline(nodes, 1e-3).at(targets))
+    forms = operators.condensed()
+    arrivals = np.random.default_rng(0).normal(size=(nodes.size, 20))
+    mapped = forms.maps @ arrivals
+    assert len(forms.maps) == max(1, nodes.size - 2)
+    expected = operators.weights @ ((operators.probes @ arrivals) ** 2).sum(axis=1)
+    np.testing.assert_allclose(forms.forms @ (mapped @ mapped.T).reshape(-1), expected, rtol=1e-9)
+
+
 def test_few_arrivals_still_get_an_estimate() -> None:
     one = error_operators(NODES[:1], np.zeros(2), np.ones((2, 1)))
     np.testing.assert_allclose(one.weights @ (one.probes @ [3.0]) ** 2, [9.0, 9.0])

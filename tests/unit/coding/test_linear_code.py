@@ -3,10 +3,12 @@ import pytest
 
 from coding.berrut import BerrutParams
 from coding.code_size import CodeSize
-from coding.error_estimate import ErrorOperators
+from coding.error_estimate import ErrorOperators, interpolation_variance
 from coding.errors import BadParameter, NotDecodable
 from coding.letcc import LetccParams
 from coding.linear_code import DecodeOperators, LinearCode
+from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.spline import SmoothingSpline
 
 KINDS = [LetccParams, BerrutParams]
 
@@ -116,7 +118,7 @@ def test_decoders_do_not_pile_up_without_bound() -> None:
     cache = code._decoder
     held = cache.cache_info().maxsize
     decoder = cache(tuple(range(40)), np.dtype(np.float64))
-    assert held * (decoder.stacked.nbytes + decoder.weights.nbytes) < 32 * 2**20
+    assert held * (decoder.matrix.nbytes + decoder.forms.nbytes) < 32 * 2**20
     assert (
         LetccParams().build(8)._decoder.cache_info().maxsize > 300
     )  # every set of 8 to 12 of 12, twice over
@@ -126,6 +128,63 @@ def test_the_error_adds_up_weighted_squares_of_probes() -> None:
     code, _ = counting_code(2)
     arrivals = {0: np.array([[3.0, 4.0], [0.0, 1.0]]), 3: np.array([[12.0, 0.0], [2.0, 2.0]])}
     np.testing.assert_allclose(code.decode(arrivals).error, [[13, 3], [13, 3]])
+
+
+def error_by_definition(code: LinearCode, arrivals: dict[int, np.ndarray]) -> np.ndarray:
+    """e_k as the module docstring of `coding.error_estimate` has it, in float64 and group by group."""
+    survivors = sorted(arrivals)
+    nodes = chebyshev_second_kind(code.size.n)[survivors]
+    targets = chebyshev_first_kind(code.k)
+    spline = SmoothingSpline(nodes, 0.0)
+    values = np.stack([arrivals[task] for task in survivors]).astype(np.float64)
+    units = {task: np.eye(len(survivors))[[row]] for row, task in enumerate(survivors)}
+    answers = code.decode(units).outputs[:, 0]
+    residuals = np.einsum("uv,vgd->ugd", spline.leave_one_out(), values)
+    shift = np.einsum("kv,vgd->kgd", answers - spline.at(targets), values)
+    strengths = (residuals**2).sum(axis=2) * spline.bending.diagonal()[:, None]
+    weights = answers**2 / (answers**2).sum(axis=1, keepdims=True)
+    variance = interpolation_variance(nodes, targets)[:, None] * (weights @ strengths)
+    return np.sqrt((shift**2).sum(axis=2) + variance)
+
+
+@pytest.mark.parametrize("params", KINDS)
+@pytest.mark.parametrize("arrived", [range(12), (0, 1, 2, 4, 5, 6, 7, 8, 10, 11), (0, 3, 4, 9)], ids=len)
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("scatter", [1.0, 1e-3])
+def test_the_error_is_that_of_the_definition(params, arrived, groups: int, scatter: float) -> None:
+    """To single precision, also where the arrivals nearly agree and their squares hardly differ."""
+    code, rng = params().build(8), np.random.default_rng(0)
+    common = rng.normal(size=(groups, 200))
+    arrivals = {
+        task: (common + scatter * rng.normal(size=(groups, 200))).astype(np.float32) for task in arrived
+    }
+    expected = error_by_definition(code, arrivals)
+    np.testing.assert_allclose(code.decode(arrivals).error, expected, rtol=1e-6 / scatter**0.5)
+
+
+@pytest.mark.parametrize("params", KINDS)
+def test_arrivals_that_agree_leave_no_error_in_single_precision(params) -> None:
+    arrival = np.random.default_rng(0).normal(size=(1, 1000)).astype(np.float32)
+    error = params().build(8).decode(dict.fromkeys(range(10), arrival)).error
+    assert error.max() < 1e-5 * np.linalg.norm(arrival)
+
+
+def test_arrivals_may_be_views_and_of_several_dtypes() -> None:
+    code, rng = LetccParams().build(8), np.random.default_rng(0)
+    wide = {task: rng.normal(size=(2, 6)) for task in range(10)}
+    strided = {task: np.repeat(arrival, 2, axis=1)[:, ::2] for task, arrival in wide.items()}
+    np.testing.assert_array_equal(code.decode(strided).outputs, code.decode(wide).outputs)
+    swapped = {task: arrival.astype(">f8") for task, arrival in wide.items()}
+    np.testing.assert_allclose(code.decode(swapped).outputs, code.decode(wide).outputs, rtol=1e-12)
+    mixed = wide | {0: wide[0].astype(np.float32)}
+    decoded = code.decode(mixed)
+    assert decoded.outputs.dtype == np.float64
+    np.testing.assert_allclose(decoded.outputs, code.decode(wide).outputs, atol=1e-5)
+
+
+def test_no_groups_at_all_are_decoded_to_none() -> None:
+    decoded = LetccParams().build(8).decode(dict.fromkeys(range(10), np.zeros((0, 3), np.float32)))
+    assert (decoded.outputs.shape, decoded.error.shape) == ((8, 0, 3), (8, 0))
 
 
 def test_the_group_of_one_never_asks_for_operators() -> None:

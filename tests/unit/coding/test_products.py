@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coding.products import gram, multiply
+from coding.products import gram, multiply, product
 
 
 @pytest.mark.parametrize("width", [0, 1, 63, 3000, 40_000])
@@ -26,3 +26,20 @@ def test_gram_is_all_inner_products(rows: int, width: int) -> None:
     products = gram(values)
     assert products.dtype == np.float32
     np.testing.assert_allclose(products, values.astype(float) @ values.T.astype(float), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("width", [0, 5, 9_000])
+def test_gram_of_many_groups_is_that_of_each(width: int) -> None:
+    values = np.random.default_rng(0).normal(size=(8, 3, width)).swapaxes(0, 1)
+    np.testing.assert_allclose(gram(values), [gram(group) for group in values], rtol=1e-10)
+
+
+def test_no_rows_have_no_products() -> None:
+    assert gram(np.zeros((0, 7))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("width", [0, 1, 3000, 40_000])
+def test_product_is_the_whole_product(width: int) -> None:
+    rng = np.random.default_rng(width)
+    matrix, columns = rng.normal(size=(12, 8)), rng.normal(size=(8, width))
+    np.testing.assert_allclose(product(matrix, columns), matrix @ columns, atol=1e-12)
