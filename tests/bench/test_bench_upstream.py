@@ -19,12 +19,13 @@ from httpx_aiohttp import HttpxAiohttpClient
 from scripted_server import CLASSES, INPUT_SHAPE, MODEL, ScriptedServers
 
 from serving.protocol.codec import encode_infer_request
+from serving.transport.http1 import Http1Client, Origin
 from serving.types import InferRequest, NamedTensor
 
 FAST_MS, SLOW_MS = 5.0, 200.0
 FAST, SLOW = 9, 3
 WAIT_FOR = 8
-IN_USE = "aiohttp"
+IN_USE = "ours"
 PATIENCE_S = 10.0
 SETTLE_S = 0.05
 
@@ -46,6 +47,18 @@ class Aiohttp:
         await self.session.close()
 
 
+class Ours:
+    def __init__(self, url):
+        origin, _, self.path = url.partition("/v2/")
+        self.client = Http1Client(Origin.parse(origin), connect_timeout_s=PATIENCE_S, keep_alive_s=60.0)
+
+    async def post(self):
+        return (await self.client.exchange("POST", f"/v2/{self.path}", HEADERS, BODY)).body
+
+    async def aclose(self):
+        await self.client.aclose()
+
+
 class Httpx2:
     def __init__(self, url):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
@@ -65,7 +78,7 @@ class HttpxOnAiohttp(Httpx2):
         self.url = url
 
 
-CLIENTS = {"aiohttp": Aiohttp, "httpx on aiohttp": HttpxOnAiohttp, "httpx2": Httpx2}
+CLIENTS = {"ours": Ours, "aiohttp": Aiohttp, "httpx on aiohttp": HttpxOnAiohttp, "httpx2": Httpx2}
 
 
 @dataclass
