@@ -24,7 +24,7 @@ def multiply(matrix: Array, columns: Array, out: Array) -> None:
         out: shape (..., r, d), of the matrix's dtype; any strides.
     """
     width = columns.shape[-1]
-    strip = max(_SHORTEST_STRIP, _MULTIPLICATIONS // matrix.size)
+    strip = max(_SHORTEST_STRIP, _MULTIPLICATIONS // max(1, matrix.size))
     if width <= strip:
         np.matmul(matrix, columns, out=out)
         return

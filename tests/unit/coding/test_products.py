@@ -43,3 +43,9 @@ def test_product_is_the_whole_product(width: int) -> None:
     rng = np.random.default_rng(width)
     matrix, columns = rng.normal(size=(12, 8)), rng.normal(size=(8, width))
     np.testing.assert_allclose(product(matrix, columns), matrix @ columns, atol=1e-12)
+
+
+def test_a_product_over_nothing_is_zero() -> None:
+    out = np.full((2, 3), np.nan)
+    multiply(np.zeros((2, 0)), np.zeros((0, 3)), out)
+    assert (out == 0).all()
