@@ -85,7 +85,7 @@ def _train() -> None:
 
 @train_app.command("lenet5-mnist")
 def train_lenet5(
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 60,000 training digits.")] = 16,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 60,000 training digits.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and augmentation.")] = 0,
     out: Annotated[
         Path,

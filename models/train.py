@@ -52,11 +52,11 @@ class Recipe:
         mixup_share: share of the digits that are mixed with another one (see `models.augment.mixup`).
     """
 
-    epochs: int = 16
+    epochs: int = 20
     seed: int = 0
     batch_rows: int = 200
     learning_rate: float = 3e-3
-    weight_decay: float = 0.4
+    weight_decay: float = 0.25
     shift_pixels: float = 1.5
     mixup_share: float = 0.2
 

@@ -28,9 +28,9 @@ def test_the_shipped_model_is_right_on_ninety_nine_of_a_hundred_test_digits():
 
 
 def test_the_shipped_weights_are_those_of_the_log(runner, digits):
-    # The slice is the first fifth of the test set, and harder than the rest: the log's .993 is .989 on it.
+    # The slice is the first fifth of the test set, and harder than the rest: the log's .994 is .992 on it.
     answers = runner.predict(digits.images)
-    assert (answers.argmax(axis=1) == digits.labels).mean() >= 0.985
+    assert (answers.argmax(axis=1) == digits.labels).mean() >= 0.99
 
 
 def test_the_contract_of_the_shipped_model(runner):
