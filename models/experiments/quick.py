@@ -32,7 +32,8 @@ SETTINGS = (
     CodeSetting(k=8, n=12, s=2),
     CodeSetting(k=8, n=16, s=2),
 )
-"""Each with the lambda_dec that is best for LeTCC as in the paper on training digits (see `lambdas`)."""
+"""lambda_dec was chosen for LeTCC as in the paper, on training digits (see `lambdas`): at (20, 100, 60) 1e-6 has the
+least mse of all candidates; elsewhere the default has the least, or one within 3 percent of it."""
 
 VARIANTS = (
     Variant("berrut"),
