@@ -135,9 +135,6 @@ class Flight:
             for call in self._calls:
                 if call.wanted:
                     call.task = group.create_task(self._perform(call))
-                    # A turn of the loop for each: its bytes go out while the next call is prepared, instead of all
-                    # of them after the last one.
-                    await asyncio.sleep(0)
 
     def start(self, members: Iterable[Member]) -> None:
         """Send these tasks now, whatever their delay."""

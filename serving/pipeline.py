@@ -118,7 +118,13 @@ class Pipeline:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due_at if can_send else None):
                     await self._wake.wait()
-            # One turn of the loop: requests that arrived together share their upstream calls.
+            await self._let_others_join()
+
+    async def _let_others_join(self) -> None:
+        """A turn of the loop, and more as long as rows come in: requests that arrive together share their calls."""
+        waiting = -1
+        while self._former.waiting > waiting:
+            waiting = self._former.waiting
             await asyncio.sleep(0)
 
     def _has_capacity(self) -> bool:
