@@ -1,9 +1,9 @@
-"""What can go wrong in coding.
+"""What can go wrong in coding, as a tree.
 
-    CodingError
-    |-- BadParameter     a parameter breaks a rule; the message names parameter, rule and value
-    |-- BadShape         an array does not have the shape that the scheme needs
-    `-- NotDecodable     these arrivals cannot answer anything
+CodingError
+|-- BadParameter     a parameter breaks a rule; the message names parameter, rule and value
+|-- BadShape         an array does not have the shape that the scheme needs
+`-- NotDecodable     these arrivals cannot answer anything
 """
 
 
