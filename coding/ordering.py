@@ -19,6 +19,9 @@ ORDERS: tuple[OrderName, ...] = ("nearest", "none")
 
 _LONGEST_AXIS = 16
 
+_FARTHEST = 1e30
+"""Stands for distances that are not finite."""
+
 
 def nearest_order(rows: Array) -> NDArray[np.intp]:
     """Order rows so that each is followed by a similar one.
@@ -34,7 +37,8 @@ def nearest_order(rows: Array) -> NDArray[np.intp]:
     Returns:
         A permutation, shape (k,): `rows[permutation]` is the chain.
     """
-    distances = _squared_distances(_pooled(rows))
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = _squared_distances(_pooled(rows))
     chains = _greedy_chains(distances)
     lengths = np.sqrt(distances[chains[:-1], chains[1:]]).sum(axis=0)
     return chains[:, lengths.argmin()]
@@ -74,12 +78,14 @@ def _pool_axis(values: Array, axis: int) -> Array:
 
 def _squared_distances(features: Array) -> Array:
     """Squared Euclidean distances between rows, shape (k, k), never negative."""
-    centred = features - features.mean(axis=0)
+    # Brought to a length at which no square overflows; a finite stand-in for infinity keeps chains permutations.
+    scale = float(np.abs(features).max(initial=0.0))
+    scaled = features / scale if scale > 1.0 else features
+    centred = scaled - scaled.mean(axis=0)
     products = gram(centred)
     norms = products.diagonal()
     distances: Array = norms[:, None] + norms[None, :] - 2.0 * products
-    np.maximum(distances, 0.0, out=distances)
-    return distances
+    return np.nan_to_num(np.maximum(distances, 0.0), nan=_FARTHEST, posinf=_FARTHEST)
 
 
 def _greedy_chains(distances: Array) -> NDArray[np.intp]:
@@ -92,10 +98,10 @@ def _greedy_chains(distances: Array) -> NDArray[np.intp]:
     starts = np.arange(k)
     chains = np.empty((k, k), np.intp)
     chains[0] = starts
-    visited = np.zeros((k, k))
-    visited[starts, starts] = np.inf
+    visited = np.zeros((k, k), np.bool_)
+    visited[starts, starts] = True
     for step in range(1, k):
-        nearest = (distances[chains[step - 1]] + visited).argmin(axis=1)
-        visited[starts, nearest] = np.inf
+        nearest = np.where(visited, np.inf, distances[chains[step - 1]]).argmin(axis=1)
+        visited[starts, nearest] = True
         chains[step] = nearest
     return chains

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.config.schema import GroupingSettings
-from serving.errors import QueueFull
+from serving.errors import BodyTooLarge, QueueFull
 from serving.types import Query
 
-FlushReason: TypeAlias = Literal["full", "window", "raw"]
+FlushReason: TypeAlias = Literal["full", "window", "raw", "outlier"]
 Ordering: TypeAlias = Callable[[NDArray[Any]], NDArray[np.intp]]
 
 
@@ -47,12 +47,30 @@ def keep_order(rows: NDArray[Any]) -> NDArray[np.intp]:
     return np.arange(len(rows))
 
 
+def outliers(rows: NDArray[Any], factor: float) -> NDArray[np.bool_]:
+    """Which rows are of another size than most: their largest value is over `factor` times the median's, or under it.
+
+    Args:
+        rows: shape (k, ...), finite.
+        factor: greater than 1.
+
+    Returns:
+        Shape (k,).
+    """
+    flat = rows.reshape(len(rows), -1)
+    sizes = np.maximum(flat.max(axis=1), -flat.min(axis=1)).astype(np.float64)
+    usual = float(np.median(sizes))
+    apart: NDArray[np.bool_] = (sizes > factor * usual) | (sizes * factor < usual)
+    return apart
+
+
 class GroupFormer:
     """Admits rows up to a limit and hands them out as groups."""
 
     def __init__(self, k: int, settings: GroupingSettings, ordering: Ordering = keep_order) -> None:
         self._k = k
         self._window_s = settings.window_ms / 1000
+        self._outlier_factor = settings.outlier_factor
         self._max_groups = settings.max_groups_per_call
         self._max_rows = settings.max_queued_rows
         self._max_bytes = settings.max_queued_bytes
@@ -76,9 +94,15 @@ class GroupFormer:
         """Admit the rows of one request, all or none.
 
         Raises:
-            QueueFull: the request would pass the limit in rows or in bytes.
+            BodyTooLarge: the request is larger than the limits in rows or in bytes.
+            QueueFull: it would pass them together with what is there.
         """
         size = sum(query.row.nbytes for query in queries)
+        if len(queries) > self._max_rows or size > self._max_bytes:
+            raise BodyTooLarge(
+                f"a request may have {self._max_rows} rows (grouping.max_queued_rows) and {self._max_bytes} bytes "
+                f"(grouping.max_queued_bytes), this one has {len(queries)} and {size}; send it in parts"
+            )
         self._check("rows", self._admitted_rows, len(queries), self._max_rows)
         self._check("bytes", self._admitted_bytes, size, self._max_bytes)
         self._admitted_rows += len(queries)
@@ -119,11 +143,18 @@ class GroupFormer:
         return groups + self._cut([self._waiting.popleft() for _ in range(rows)], now)
 
     def _cut(self, taken: list[_Waiting], now: float) -> list[Group]:
-        if len(taken) > 1:
-            order = self._ordering(np.stack([entry.query.row for entry in taken]))
-            taken = [taken[index] for index in order]
+        alone: list[Group] = []
+        if len(taken) > 1 and self._k > 1:
+            rows = np.stack([entry.query.row for entry in taken])
+            apart = outliers(rows, self._outlier_factor)
+            alone = [
+                Group((taken[index].query,), "outlier", now - taken[index].since)
+                for index in np.flatnonzero(apart)
+            ]
+            kept = np.flatnonzero(~apart)
+            taken = [taken[index] for index in kept[self._ordering(rows[kept])]] if len(kept) else []
         pieces = [taken[start : start + self._k] for start in range(0, len(taken), self._k)]
-        return [
+        return alone + [
             Group(
                 tuple(entry.query for entry in piece),
                 "full" if len(piece) == self._k else "window",

@@ -5,8 +5,8 @@
                                                     `------probe answers------------------------------^
 
 A straggler's call is usually cancelled before it answers, so one missing answer says nothing. What counts is how
-long a replica has had work in hand without answering anything: that time, overlapping calls counted once, is its
-*silence*. Only a probe on a connection of its own turns a suspicion into an ejection.
+long ago it was that a replica was asked something and has answered nothing since: its *silence*. Only a probe on a
+connection of its own turns a suspicion into an ejection.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class Health:
         self._hang_after_s = hang_after_s
         self._state: State = "starting"
         self._in_hand = 0
-        self._busy_since = 0.0
-        self._silence_s = 0.0
+        self._unanswered_since: float | None = None
         self._failures = 0
 
     @property
@@ -41,8 +40,8 @@ class Health:
         return self._state in ("healthy", "suspect")
 
     def silence_s(self, now: float) -> float:
-        """Seconds that it has had work in hand since it last answered."""
-        return self._silence_s + (now - self._busy_since if self._in_hand else 0.0)
+        """Seconds since it was asked something, if it has answered nothing since."""
+        return 0.0 if self._unanswered_since is None else now - self._unanswered_since
 
     def on_starting(self) -> None:
         """There is a way to reach it, and nothing is known about it yet."""
@@ -51,7 +50,7 @@ class Health:
     def on_up(self) -> None:
         """It answered a warm-up or a probe."""
         self._state = "healthy"
-        self._silence_s = 0.0
+        self._unanswered_since = None
         self._failures = 0
 
     def on_down(self) -> None:
@@ -60,27 +59,26 @@ class Health:
 
     def on_sent(self, now: float) -> None:
         """A call goes out."""
-        if self._in_hand == 0:
-            self._busy_since = now
         self._in_hand += 1
+        if self._unanswered_since is None:
+            self._unanswered_since = now
 
     def on_answered(self, now: float) -> None:
         """A call was answered well."""
-        self._finish(now)
-        self._silence_s = 0.0
-        self._busy_since = now
+        self._in_hand -= 1
+        self._unanswered_since = now if self._in_hand else None
         self._failures = 0
         if self._state == "suspect":
             self._state = "healthy"
 
     def on_cancelled(self, now: float) -> None:
         """A call was withdrawn before it answered."""
-        self._finish(now)
+        self._in_hand -= 1
         self.review(now)
 
     def on_failed(self, now: float) -> None:
         """A call failed."""
-        self._finish(now)
+        self._in_hand -= 1
         self._failures += 1
         self.review(now)
 
@@ -95,8 +93,3 @@ class Health:
         """A probe failed; eject it unless too many are ejected already."""
         if self._state == "suspect" and may_eject:
             self._state = "ejected"
-
-    def _finish(self, now: float) -> None:
-        self._in_hand -= 1
-        if self._in_hand == 0:
-            self._silence_s += now - self._busy_since

@@ -84,6 +84,11 @@ class ReplicaSet:
         return sum(replica.health.serving for replica in self._ring)
 
     @property
+    def healthy(self) -> int:
+        """How many replicas are fit for work beyond doubt."""
+        return sum(replica.health.state == "healthy" for replica in self._ring)
+
+    @property
     def available(self) -> int:
         """How many of those are under their in-flight limit."""
         return sum(self._is_available(replica) for replica in self._ring)
@@ -202,7 +207,9 @@ class ReplicaSet:
                 self._wake.clear()
                 await self._probe_doubtful()
                 while self._retired:
-                    await self._retired.pop().aclose()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self._settings.probe_timeout_ms / 1000):
+                            await self._retired.pop().aclose()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.probe_interval_ms / 1000):
                         await self._wake.wait()

@@ -66,7 +66,7 @@ class CodedService:
     def ready(self) -> bool:
         """Whether enough replicas serve for an answer, if a degraded one."""
         pipeline = self._pipeline
-        can_answer = pipeline is not None and pipeline.accepting and self._replicas.serving >= self._fewest
+        can_answer = pipeline is not None and pipeline.accepting and self._replicas.healthy >= self._fewest
         return can_answer and not self.draining
 
     async def infer(self, request: InferRequest) -> InferResponse:

@@ -53,7 +53,7 @@ class _Replicas(_Section):
     connect_timeout_ms: float = Field(default=1000, gt=0)
     """Longest wait for a connection to a replica."""
     hang_after_ms: float = Field(default=1000, gt=0)
-    """A replica that was asked and has answered nothing for this long counts as hung and is ejected."""
+    """A replica that was asked and has answered nothing for this long is probed, and ejected if that fails too."""
     probe_interval_ms: float = Field(default=500, gt=0)
     """How often an ejected replica is probed, on a connection of its own."""
     probe_timeout_ms: float = Field(default=400, gt=0)
@@ -109,8 +109,12 @@ class GroupingSettings(_Section):
     """Groups that wait together share their upstream calls, up to this many; each adds a row to every call."""
     non_finite_rows: Literal["refuse", "uncoded"] = "refuse"
     """A row with NaN or infinity would spoil its whole group: refuse the request, or answer the row by itself."""
-    max_queued_rows: int = Field(default=4096, ge=1)
-    """Rows admitted and not yet answered; past that a request gets 503 with Retry-After."""
+    outlier_factor: float = Field(default=8.0, gt=1)
+    """A row whose largest value is this many times larger or smaller than is usual among the rows that it waits with
+    is answered by itself: blended with them, it would drown them."""
+    max_queued_rows: int = Field(default=1024, ge=1)
+    """Rows admitted and not yet answered; past that a request gets 503 with Retry-After. Admit no more than can be
+    answered within the deadline."""
     max_queued_bytes: int = Field(default=512 * 1024 * 1024, ge=1)
     """The same limit in bytes of input."""
 

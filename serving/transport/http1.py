@@ -120,15 +120,21 @@ class Http1Client:
 
     async def _connect(self) -> _Connection:
         origin = self._origin
+        connection = _Connection(origin.url, self._open)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await self._loop.create_connection(
-                    lambda: _Connection(origin.url, self._open), origin.host, origin.port, ssl=origin.tls
+                await self._loop.create_connection(
+                    lambda: connection, origin.host, origin.port, ssl=origin.tls
                 )
         except TimeoutError as error:
+            connection.forget()
             raise ReplicaTimeout(f"{origin.url} does not accept connections in time") from error
         except OSError as error:
+            connection.forget()
             raise ReplicaUnreachable(f"{origin.url} cannot be reached: {error}") from error
+        except BaseException:
+            connection.forget()
+            raise
         if self._closed:
             connection.abort()
             raise ReplicaUnreachable(f"the transport to {origin.url} is closed")
@@ -190,6 +196,12 @@ class _Connection(asyncio.Protocol):
         self.usable = False
         if self._transport is not None:
             self._transport.abort()
+
+    def forget(self) -> None:
+        """Close a connection that was given up while it was made; uvloop may never say that it is lost."""
+        self.abort()
+        self._registry.discard(self)
+        self.lost.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from serving.config import GroupingSettings
-from serving.errors import QueueFull
+from serving.errors import BodyTooLarge, QueueFull
 from serving.grouping import GroupFormer
 from serving.types import Query
 
@@ -39,8 +39,8 @@ def test_a_full_group_is_due_at_once() -> None:
 
 def test_a_request_of_many_rows_spreads_over_groups_and_its_rest_waits_for_the_window() -> None:
     spread = former()
-    spread.add(queries(*range(10)), now=0.0)
-    assert values(spread.take(0.0)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    spread.add(queries(*range(10, 20)), now=0.0)
+    assert values(spread.take(0.0)) == [[10, 11, 12, 13], [14, 15, 16, 17]]
     assert spread.due_at() == WINDOW_S
     assert spread.take(WINDOW_S * 0.99) == []
     (rest,) = spread.take(WINDOW_S)
@@ -74,7 +74,7 @@ def test_rows_of_a_raw_kind_go_alone_and_at_once() -> None:
 
 def test_at_most_so_many_groups_are_taken_at_once() -> None:
     limited = former(max_groups_per_call=2)
-    limited.add(queries(*range(13)), now=0.0)
+    limited.add(queries(*range(10, 23)), now=0.0)
     assert len(limited.take(1.0)) == 2
     assert [group.rows for group in limited.take(1.0)] == [4, 1]
 
@@ -83,6 +83,23 @@ def test_similar_rows_are_put_side_by_side_before_they_are_cut_into_groups() -> 
     sorting = GroupFormer(2, GroupingSettings(), ordering=lambda rows: np.argsort(rows[:, 0]))
     sorting.add(queries(3, 1, 4, 2), now=0.0)
     assert values(sorting.take(0.0)) == [[1, 2], [3, 4]]
+
+
+def test_a_row_of_another_size_goes_alone_whichever_is_in_the_majority() -> None:
+    mixed = former(k=3)
+    mixed.add(queries(1.0, 500.0, 0.9), now=0.0)
+    assert [(group.rows, group.reason) for group in mixed.take(0.0)] == [(1, "outlier"), (2, "window")]
+    mixed.add(queries(1e30, 1.0, 1e30), now=0.0)
+    assert values(mixed.take(0.0)) == [[1.0], [pytest.approx(1e30), pytest.approx(1e30)]]
+    mixed.add(queries(0.0, 0.0, 0.0), now=0.0)
+    assert [group.rows for group in mixed.take(0.0)] == [3]
+
+
+def test_a_request_that_could_never_fit_is_refused_for_good() -> None:
+    limited = former(max_queued_rows=4)
+    with pytest.raises(BodyTooLarge, match=r"4 rows \(grouping.max_queued_rows\).*this one has 5"):
+        limited.add(queries(1, 2, 3, 4, 5), now=0.0)
+    assert limited.admitted == (0, 0)
 
 
 def test_the_limit_in_rows_is_exact_and_all_or_nothing() -> None:

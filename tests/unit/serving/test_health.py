@@ -31,21 +31,20 @@ def test_one_cancelled_straggler_is_no_reason_for_suspicion(healthy: Health) -> 
     assert healthy.state == "healthy"
 
 
-def test_silence_adds_up_over_cancelled_calls_but_idle_time_does_not(healthy: Health) -> None:
-    now = silent_for(healthy, 0.4)
-    now = silent_for(healthy, 0.4, start=now + 100)
+def test_it_is_suspected_when_it_has_answered_nothing_since_it_was_asked(healthy: Health) -> None:
+    now = silent_for(healthy, 0.06)
+    healthy.review(now + 0.5)
     assert healthy.state == "healthy"
-    assert healthy.silence_s(now) == pytest.approx(0.8)
-    silent_for(healthy, 0.4, start=now + 100)
+    healthy.review(1.0)
     assert healthy.state == "suspect"
 
 
-def test_overlapping_calls_count_once(healthy: Health) -> None:
+def test_an_idle_replica_is_not_suspected(healthy: Health) -> None:
     healthy.on_sent(0.0)
-    healthy.on_sent(0.1)
-    healthy.on_cancelled(0.5)
-    healthy.on_cancelled(0.6)
-    assert healthy.silence_s(9.0) == pytest.approx(0.6)
+    healthy.on_answered(0.1)
+    healthy.review(100.0)
+    assert healthy.state == "healthy"
+    assert healthy.silence_s(100.0) == 0.0
 
 
 def test_an_answer_ends_the_silence(healthy: Health) -> None:

@@ -67,17 +67,17 @@ async def test_a_lone_row_is_answered_exactly_by_the_first_replica() -> None:
 
 async def test_groups_that_are_due_together_share_one_call_per_replica() -> None:
     async with stack(LETCC, [[after(0.01)]] * 7) as running:
-        outcome = await running.ask(range(12))
-        assert outcome.values == pytest.approx([2 * value for value in range(12)], abs=1.5)
+        outcome = await running.ask(range(10, 22))
+        assert outcome.values == pytest.approx([2 * value for value in range(10, 22)], abs=1.5)
         assert [len(transport.calls) for transport in running.transports] == [1] * 7
         assert running.transports[0].calls[0].request.inputs[0].data.shape == (3, WIDTH)
 
 
 async def test_requests_of_the_same_moment_share_their_calls_too() -> None:
     async with stack(LETCC, [[after(0.01)]] * 7) as running:
-        outcomes = await asyncio.gather(*(running.ask([n, n, n, n]) for n in range(5)))
+        outcomes = await asyncio.gather(*(running.ask([n, n, n, n]) for n in range(5, 10)))
         assert [outcome.values for outcome in outcomes] == [
-            pytest.approx([2 * n] * 4, abs=1e-4) for n in range(5)
+            pytest.approx([2 * n] * 4, abs=1e-4) for n in range(5, 10)
         ]
         assert sum(len(transport.calls) for transport in running.transports) == 7
 
