@@ -33,6 +33,8 @@ WORKER_KEEP_ALIVE_S = KEEP_ALIVE_S - 15.0
 """Our workers keep idle connections a little longer than this."""
 REMOTE_KEEP_ALIVE_S = 4.0
 """Remote servers may close idle connections after 5 s, as uvicorn does by default."""
+PATIENCE_S = 5.0
+"""How often a start-up that takes longer than this says what it waits for."""
 RETRY_S = 0.1
 """Wait before a step of the start-up is tried again."""
 
@@ -65,6 +67,7 @@ class Engine:
         # are the connections closed.
         async with asyncio.TaskGroup() as outer:
             watching = outer.create_task(self.replicas.run())
+            waiting = outer.create_task(self._say_what_is_missing())
             async with self._reachable():
                 metadata = await self._first_metadata()
                 check_servable(metadata, self._settings)
@@ -74,9 +77,19 @@ class Engine:
                     inner.create_task(pipeline.run())
                     await self._warm_up(pipeline, metadata)
                     self.service.open(metadata, pipeline)
+                    waiting.cancel()
                     on_ready()
                     await asyncio.Event().wait()
+            waiting.cancel()
             watching.cancel()
+
+    async def _say_what_is_missing(self) -> None:
+        while True:
+            await asyncio.sleep(PATIENCE_S)
+            missing = [name for name, state in self.replicas.states.items() if state != "healthy"]
+            _log.warning(
+                "waiting_for_replicas", up=self.replicas.healthy, of=len(self.replicas), missing=missing
+            )
 
     @asynccontextmanager
     async def _reachable(self) -> AsyncIterator[None]:

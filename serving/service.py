@@ -60,7 +60,7 @@ class CodedService:
             NotReady: no replica has told it yet.
         """
         if self._metadata is None:
-            raise NotReady("the replicas are still starting; try again soon", retry_after_s=1.0)
+            raise self._not_ready()
         return self._metadata
 
     def ready(self) -> bool:
@@ -88,11 +88,17 @@ class CodedService:
         metadata = self.metadata()
         pipeline = self._pipeline
         if pipeline is None:
-            raise NotReady("the replicas are still starting; try again soon", retry_after_s=1.0)
+            raise self._not_ready()
         rows = request.inputs[0].data
         raw = self._non_finite(request.inputs[0])
         answers = await pipeline.answer(list(rows), self._deadline(request, started), raw=raw)
         return self._respond(metadata, request, answers)
+
+    def _not_ready(self) -> NotReady:
+        up, all_of_them = self._replicas.healthy, len(self._replicas)
+        return NotReady(
+            f"still starting: {up} of {all_of_them} replicas are up; try again soon", retry_after_s=1.0
+        )
 
     def _deadline(self, request: InferRequest, started: float) -> float:
         timeout_us = request.parameters.get("timeout", 0)
