@@ -121,3 +121,13 @@ class SchemeParams(Protocol):
         Raises:
             BadParameter: rows is out of range.
         """
+
+
+def fewest_arrivals(scheme: Scheme, *, at_deadline: bool = False) -> int:
+    """The fewest arrivals that can answer every slot, in time or at the deadline."""
+    everything = frozenset(range(scheme.k))
+    return next(
+        count
+        for count in range(1, len(scheme.tasks) + 1)
+        if scheme.answerable(frozenset(range(count)), at_deadline=at_deadline) == everything
+    )

@@ -86,7 +86,9 @@ class Dispatcher:
             for task, seat in zip(tasks, seats, strict=True):
                 if seat.usable:
                     key = (seat.replica.number, task.delay_s)
-                    call = calls.setdefault(key, _Call(seat.replica, task.delay_s))
+                    call = calls.get(key)
+                    if call is None:
+                        call = calls[key] = _Call(seat.replica, task.delay_s)
                     call.members.append((position, task.index))
                     call.rank += task.rank
         for call in calls.values():

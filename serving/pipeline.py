@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from numpy.typing import NDArray
 
-from coding.scheme import Scheme, SchemeParams
+from coding.scheme import SchemeParams, fewest_arrivals
 from serving.batch import Batch, Stages
 from serving.errors import DeadlineExceeded, Draining, ServingError
 from serving.grouping import Group, GroupFormer
@@ -42,7 +42,7 @@ class Pipeline:
         self._futures: dict[Query, asyncio.Future[Answer]] = {}
         self._batches: dict[Query, Batch] = {}
         self._accepting = True
-        self.enough = _enough(params.build(params.k))
+        self.enough = fewest_arrivals(params.build(params.k))
         stages.replicas.on_change(self._on_replicas_changed)
 
     @property
@@ -174,9 +174,3 @@ class Pipeline:
             elif unanswered:
                 batch.withdraw(query)
             self._former.release(query)
-
-
-def _enough(scheme: Scheme) -> int:
-    """The fewest arrivals that can answer every slot."""
-    everything = frozenset(range(scheme.k))
-    return next(n for n in range(1, len(scheme.tasks) + 1) if scheme.answerable(set(range(n))) == everything)

@@ -118,7 +118,7 @@ class ReplicaSet:
         The ring is turned by one from group to group, so that work spreads evenly. Bad replicas are passed over while
         there are enough good ones; past that they keep their places, and their tasks are erasures. The chosen
         replicas are dealt to the tasks by rank: the bad ones take the points of the curve that the group can best
-        do without, then those that have been silent longest with work in hand, and the rest in a new order each
+        do without, then those that have been silent longest, and the rest in a new order each
         time.
 
         Args:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from coding.scheme import SchemeParams
+from coding.scheme import fewest_arrivals
 from serving.config.schema import Settings
 from serving.errors import BadRequest, ConfigError, NotReady, ServingError
 from serving.observe import Observer
@@ -36,7 +36,7 @@ class CodedService:
         self.draining = False
         self._metadata: ModelMetadata | None = None
         self._pipeline: Pipeline | None = None
-        self._fewest = fewest_arrivals(settings.scheme)
+        self._fewest = fewest_arrivals(settings.scheme.build(settings.scheme.k), at_deadline=True)
 
     def open(self, metadata: ModelMetadata, pipeline: Pipeline) -> None:
         """The replicas have answered a warm-up: serve from now on."""
@@ -142,17 +142,6 @@ class CodedService:
             outputs=(tensor,),
             parameters=provenance_parameters([answer.provenance for answer in answers]),
         )
-
-
-def fewest_arrivals(params: SchemeParams) -> int:
-    """The fewest arrivals from which a full group can be answered at its deadline."""
-    scheme = params.build(params.k)
-    everything = frozenset(range(scheme.k))
-    return next(
-        count
-        for count in range(1, len(scheme.tasks) + 1)
-        if scheme.answerable(frozenset(range(count)), at_deadline=True) == everything
-    )
 
 
 def check_servable(metadata: ModelMetadata, settings: Settings) -> None:

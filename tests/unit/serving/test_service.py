@@ -9,9 +9,10 @@ from scenario import METADATA, NEVER, WIDTH, Stack, after, stack
 
 from coding.copies import NoneParams, ReplicationParams
 from coding.letcc import LetccParams
+from coding.scheme import fewest_arrivals
 from serving.config import GroupingSettings, Settings
 from serving.errors import BadRequest, ConfigError, DeadlineExceeded, NotReady
-from serving.service import CodedService, check_servable, fewest_arrivals
+from serving.service import CodedService, check_servable
 from serving.types import InferRequest, NamedTensor, TensorSpec
 
 LETCC = LetccParams(k=4, n=7, wait_for=5, floor=3, output_domain="as_is", lambda_dec=0.0)
@@ -94,8 +95,8 @@ async def test_it_is_ready_once_opened_and_not_while_draining_or_short_of_replic
 
 
 def test_fewest_arrivals_is_the_floor_of_a_code_and_one_of_copies() -> None:
-    assert fewest_arrivals(LETCC) == 3
-    assert fewest_arrivals(ReplicationParams(copies=3)) == 1
+    assert fewest_arrivals(LETCC.build(4), at_deadline=True) == 3
+    assert fewest_arrivals(ReplicationParams(copies=3).build(1), at_deadline=True) == 1
 
 
 TWO_CLASSES = replace(METADATA, outputs=(TensorSpec("output", "FP32", (-1, 2)),))
