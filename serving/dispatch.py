@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding.scheme import TaskSpec
-from serving.errors import BadReplicaAnswer, TransportError
+from serving.errors import TransportError
 from serving.replicas import Replica, ReplicaSet, Seat
 from serving.types import InferRequest, ModelMetadata, NamedTensor
 
@@ -122,7 +122,6 @@ class Flight:
         self._call_of = {member: call for call in calls for member in call.members}
         self._payloads = payloads
         self._input = metadata.inputs[0]
-        self._item_shape = metadata.outputs[0].item_shape
         self._sink = sink
         self._replicas = replicas
         self._clock = clock
@@ -201,19 +200,4 @@ class Flight:
         request = InferRequest(
             inputs=(NamedTensor(self._input.name, self._input.datatype, rows),), binary_output=True
         )
-        response = await transport.infer(request)
-        if len(response.outputs) != 1:
-            raise BadReplicaAnswer(f"{call.replica.name} answered {len(response.outputs)} outputs, not 1")
-        outputs = response.outputs[0].data
-        if outputs.shape[0] != len(rows) or not _fits(outputs.shape[1:], self._item_shape):
-            raise BadReplicaAnswer(
-                f"{call.replica.name} answered shape {list(outputs.shape)} to {len(rows)} rows, "
-                f"the model's output is {[-1, *self._item_shape]}"
-            )
-        return outputs
-
-
-def _fits(shape: tuple[int, ...], declared: tuple[int, ...]) -> bool:
-    return len(shape) == len(declared) and all(
-        want in (-1, have) for have, want in zip(shape, declared, strict=True)
-    )
+        return (await transport.infer(request)).outputs[0].data

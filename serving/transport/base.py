@@ -16,7 +16,7 @@ class Transport(Protocol):
     """
 
     async def infer(self, request: InferRequest) -> InferResponse:
-        """Run the model on the request's rows.
+        """Run the model on the request's rows. The answer has been checked (`serving.transport.answers`).
 
         Raises:
             TransportError: the replica did not give a well-formed answer.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from serving.errors import ReplicaUnreachable, TransportError
+from serving.transport.answers import check_answer
 from serving.types import InferRequest, InferResponse, ModelMetadata
 
 Model: TypeAlias = Callable[[InferRequest], InferResponse]
@@ -91,6 +92,8 @@ class ScriptedTransport:
         try:
             await self._wait(step.delay_s)
             response = _play(step, request)
+            if not isinstance(self._metadata, TransportError):
+                check_answer(request, response, self._metadata.outputs)
         except asyncio.CancelledError:
             call.outcome = "cancelled"
             raise
