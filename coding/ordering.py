@@ -39,9 +39,7 @@ def nearest_order(rows: Array) -> NDArray[np.intp]:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         distances = _squared_distances(_pooled(rows))
-    chains = _greedy_chains(distances)
-    lengths = np.sqrt(distances[chains[:-1], chains[1:]]).sum(axis=0)
-    return chains[:, lengths.argmin()]
+    return np.array(_shortest_greedy_chain(distances), np.intp)
 
 
 def inverse_order(permutation: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -66,42 +64,60 @@ def _pooled(rows: Array) -> Array:
 
 def _pool_axis(values: Array, axis: int) -> Array:
     """Sum over equal blocks along one axis, so that at most 16 remain; a rest at the end is left out."""
-    before, length, after = values.shape[:axis], values.shape[axis], values.shape[axis + 1 :]
+    length = values.shape[axis]
     block = -(-length // _LONGEST_AXIS)
     if block <= 1:
         return values
-    blocks = length // block
-    whole = values[(slice(None),) * axis + (slice(blocks * block),)]
-    pooled: Array = whole.reshape(*before, blocks, block, *after).sum(axis=axis + 1)
+    stop = length // block * block
+    before = (slice(None),) * axis
+    # Whole slices are added: reductions over short blocks spend their time between the blocks.
+    pooled = values[(*before, slice(0, stop, block))].copy()
+    for offset in range(1, block):
+        pooled += values[(*before, slice(offset, stop, block))]
     return pooled
 
 
 def _squared_distances(features: Array) -> Array:
     """Squared Euclidean distances between rows, shape (k, k), never negative."""
-    # Brought to a length at which no square overflows; a finite stand-in for infinity keeps chains permutations.
-    scale = float(np.abs(features).max(initial=0.0))
-    scaled = features / scale if scale > 1.0 else features
-    centred = scaled - scaled.mean(axis=0)
+    centred = features - features.mean(axis=0)
     products = gram(centred)
     norms = products.diagonal()
-    distances: Array = norms[:, None] + norms[None, :] - 2.0 * products
-    return np.nan_to_num(np.maximum(distances, 0.0), nan=_FARTHEST, posinf=_FARTHEST)
+    distances: Array = np.maximum(norms[:, None] + norms - 2.0 * products, 0.0)
+    if math.isfinite(distances.sum()):
+        return distances
+    # Brought to a length at which no square overflows; a finite stand-in for what still is not finite keeps
+    # chains permutations.
+    largest = float(np.abs(features).max())
+    if math.isfinite(largest) and largest > 1.0:
+        return _squared_distances(features / largest)
+    return np.nan_to_num(distances, nan=_FARTHEST, posinf=_FARTHEST)
 
 
-def _greedy_chains(distances: Array) -> NDArray[np.intp]:
-    """From each start, always go on to the nearest row not yet visited; all starts advance together.
+def _shortest_greedy_chain(distances: Array) -> list[int]:
+    """From each start, always go on to the nearest row not yet visited; the shortest of these chains.
 
-    Returns:
-        Shape (k, k): column s is the chain that starts at row s.
+    In plain Python: for a group's few rows, a step of all chains by numpy costs more than all steps here.
+
+    Args:
+        distances: squared, shape (k, k), finite.
     """
-    k = distances.shape[0]
-    starts = np.arange(k)
-    chains = np.empty((k, k), np.intp)
-    chains[0] = starts
-    visited = np.zeros((k, k), np.bool_)
-    visited[starts, starts] = True
-    for step in range(1, k):
-        nearest = np.where(visited, np.inf, distances[chains[step - 1]]).argmin(axis=1)
-        visited[starts, nearest] = True
-        chains[step] = nearest
-    return chains
+    k = len(distances)
+    neighbours = distances.argsort(axis=1, kind="stable").tolist()
+    lengths = np.sqrt(distances).tolist()
+    shortest, best = math.inf, list(range(k))
+    for start in range(k):
+        chain, length, last = [start], 0.0, start
+        visited = {start}
+        for _ in range(k - 1):
+            for row in neighbours[last]:
+                if row not in visited:
+                    break
+            length += lengths[last][row]
+            if length >= shortest:
+                break
+            chain.append(row)
+            visited.add(row)
+            last = row
+        else:
+            shortest, best = length, chain
+    return best
