@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any, cast
+
 import uvicorn
 from starlette.types import ASGIApp
+
+from serving.http_protocol import HttpProtocol
 
 KEEP_ALIVE_S = 75
 """Longer than load balancers and our own transport keep idle connections: they close first, so that no request
 meets a connection that is being closed."""
 BACKLOG = 2048
+RECEIVE_TIMEOUT_S = 60.0
+"""For requests from our own frontend."""
 
 
-def uvicorn_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
+def uvicorn_config(
+    app: ASGIApp, *, grace_s: float, receive_timeout_s: float = RECEIVE_TIMEOUT_S
+) -> uvicorn.Config:
     """Settings for a server whose sockets, signals and logs its caller provides.
 
     Args:
         app: the application.
         grace_s: seconds that requests in hand get to finish when the server stops.
+        receive_timeout_s: longest time that a request may take to come.
     """
     return uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        # uvicorn calls this with its own arguments, and asks nothing else of it.
+        http=cast(Any, partial(HttpProtocol, receive_timeout_s=receive_timeout_s)),
         ws="none",
         lifespan="off",
         log_config=None,

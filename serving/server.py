@@ -42,7 +42,13 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     """
     engine = Engine(settings)
     listener = _bind(settings)
-    server = _Server(uvicorn_config(create_app(settings, engine), grace_s=settings.server.shutdown_grace_s))
+    server = _Server(
+        uvicorn_config(
+            create_app(settings, engine),
+            grace_s=settings.server.shutdown_grace_s,
+            receive_timeout_s=settings.server.receive_timeout_s,
+        )
+    )
     stop = asyncio.Event()
     _on_signals(stop)
     try:

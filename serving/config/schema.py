@@ -26,6 +26,8 @@ class ServerSettings(_Section):
     """Port to listen on; 0 picks a free one and prints it."""
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1)
     """Largest request body; a larger one gets 413 before it is buffered."""
+    receive_timeout_s: float = Field(default=60.0, gt=0)
+    """Longest time from the first byte of a request to its last; a slower client gets 408."""
     drain_delay_s: float = Field(default=0.0, ge=0)
     """After SIGTERM: seconds to go on accepting while readiness already says no (load balancers need some)."""
     shutdown_grace_s: float = Field(default=30.0, gt=0)

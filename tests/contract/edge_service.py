@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from serving.endpoints import v1_routes, v2_routes
 from serving.errors import NotReady
 from serving.http_edge import ErrorLayer, error_handlers
+from serving.listen import uvicorn_config
 from serving.protocol import provenance_parameters
 from serving.types import (
     InferRequest,
@@ -105,12 +106,10 @@ def client_of(app: Starlette) -> httpx.AsyncClient:
 
 
 @contextlib.contextmanager
-def live_server(app: Starlette) -> Iterator[int]:
-    """Serve the application on a free port of 127.0.0.1 and give that port."""
+def live_server(app: Starlette, *, receive_timeout_s: float = 60.0) -> Iterator[int]:
+    """Serve the application, as the frontend does, on a free port of 127.0.0.1 and give that port."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="error", lifespan="off", ws="none", access_log=False)
-    )
+    server = uvicorn.Server(uvicorn_config(app, grace_s=5.0, receive_timeout_s=receive_timeout_s))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
