@@ -45,7 +45,8 @@ class _Call:
     wanted: set[Member] = field(default_factory=set)
     start_now: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    limit: asyncio.Timeout | None = None
+    sent: bool = False
+    end: asyncio.TimerHandle | None = None
 
 
 class Dispatcher:
@@ -154,9 +155,9 @@ class Flight:
                 self._give_up(call, call.task)
 
     def _give_up(self, call: _Call, task: asyncio.Task[None]) -> None:
-        if self._grace_s > 0 and call.limit is not None:
-            if not call.limit.expired():
-                call.limit.reschedule(self._clock() + self._grace_s)
+        if self._grace_s > 0 and call.sent:
+            if call.end is None:
+                call.end = asyncio.get_running_loop().call_later(self._grace_s, task.cancel)
         else:
             task.cancel()
 
@@ -164,18 +165,18 @@ class Flight:
         if call.delay_s > 0:
             await self._wait(call)
         started = self._clock()
+        call.sent = True
         self._replicas.call_started(call.replica)
         outcome: Literal["answered", "failed", "cancelled"] = "cancelled"
         try:
-            async with asyncio.timeout(None) as call.limit:
-                outputs = await self._exchange(call)
+            outputs = await self._exchange(call)
             outcome = "answered"
-        except TimeoutError:
-            return
         except TransportError as error:
             outcome = "failed"
             self._sink.tasks_failed([member for member in call.members if member in call.wanted], error)
         finally:
+            if call.end is not None:
+                call.end.cancel()
             self._replicas.call_ended(call.replica, outcome, self._clock() - started)
         if outcome == "answered":
             for member, output in zip(call.members, outputs, strict=True):
@@ -191,12 +192,19 @@ class Flight:
             for member in call.members:
                 self._sink.task_started(member)
 
+    def _rows(self, members: Sequence[Member]) -> NDArray[Any]:
+        if len(members) == 1:
+            ((position, task),) = members
+            row: NDArray[Any] = self._payloads[task, position : position + 1]
+            return row
+        positions, tasks = zip(*members, strict=True)
+        return np.ascontiguousarray(self._payloads[list(tasks), list(positions)])
+
     async def _exchange(self, call: _Call) -> NDArray[Any]:
         transport = call.replica.transport
         if transport is None:
             raise TransportError(f"{call.replica.name} went down before its call was sent")
-        positions, tasks = zip(*call.members, strict=True)
-        rows = np.ascontiguousarray(self._payloads[list(tasks), list(positions)])
+        rows = self._rows(call.members)
         request = InferRequest(
             inputs=(NamedTensor(self._input.name, self._input.datatype, rows),), binary_output=True
         )

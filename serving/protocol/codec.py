@@ -7,6 +7,7 @@ a header gives the length of the JSON part.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -26,8 +27,10 @@ from serving.protocol.raw_body import decode_raw_body
 from serving.protocol.tensors import (
     HEADER_LENGTH,
     Tail,
+    TensorHead,
     WrittenTensor,
     label,
+    read_heads,
     read_tensors,
     refuse_duplicates,
     write_tensor,
@@ -44,6 +47,7 @@ from serving.types import (
 
 _ALIGNMENT: Final = 8
 _MAX_DIGITS: Final = 19
+_LONGEST_REMEMBERED: Final = 1024
 _BINARY_TYPE: Final = "application/octet-stream"
 _JSON_TYPE: Final = "application/json"
 
@@ -88,11 +92,10 @@ def decode_infer_request(
         return decode_raw_body(body, metadata)
     document, tail = _split(body, header_length)
     parameters = _read_parameters(document)
-    inputs = read_tensors(document, "inputs", tail)
-    if not inputs:
+    heads = read_heads(document, "inputs")
+    if not heads:
         raise BadRequest('"inputs" must be a non-empty list of tensors')
-    if tail is not None:
-        tail.finish()
+    inputs = read_tensors(heads, tail)
     binary_output = parameters.pop("binary_data_output", False)
     if not isinstance(binary_output, bool):
         raise BadRequest(f"parameters.binary_data_output must be true or false, got {shown(binary_output)}")
@@ -108,10 +111,15 @@ def decode_infer_request(
 def _split(body: Buffer, header_length: int | None) -> tuple[dict[str, Any], Tail | None]:
     if header_length is None:
         return _parse_whole(body), None
+    text, tail = _cut(body, header_length)
+    return parse_object(text), tail
+
+
+def _cut(body: Buffer, header_length: int) -> tuple[memoryview, Tail]:
     if not 0 <= header_length <= len(body):
         raise BadRequest(f"{HEADER_LENGTH} is {header_length}, but the body has {len(body)} bytes")
     view = memoryview(body)
-    return parse_object(view[:header_length]), Tail(view[header_length:])
+    return view[:header_length], Tail(view[header_length:])
 
 
 def _parse_whole(body: Buffer) -> dict[str, Any]:
@@ -250,19 +258,45 @@ def decode_infer_response(body: Buffer, header_length: int | None = None) -> Inf
         BadReplicaAnswer: anything about it breaks a rule; raised from the cause.
     """
     try:
-        document, tail = _split(body, header_length)
-        outputs = read_tensors(document, "outputs", tail)
-        if tail is not None:
-            tail.finish()
+        if header_length is None:
+            response, heads, tail = *_read_reply(_parse_whole(body)), None
+        else:
+            text, tail = _cut(body, header_length)
+            response, heads = _read_reply_text(bytes(text))
         return InferResponse(
-            model_name=optional_string(document, "model_name") or "",
-            outputs=outputs,
-            model_version=optional_string(document, "model_version"),
-            id=optional_string(document, "id"),
-            parameters=_reply_parameters(document),
+            model_name=response.model_name,
+            outputs=read_tensors(heads, tail),
+            model_version=response.model_version,
+            id=response.id,
+            parameters=response.parameters,
         )
     except BadRequest as error:
         raise BadReplicaAnswer(f"the reply is malformed: {error}") from error
+
+
+def _read_reply_text(text: bytes) -> tuple[InferResponse, tuple[TensorHead, ...]]:
+    """The JSON part of a reply with binary tensors: short, and the same from call to call."""
+    if len(text) > _LONGEST_REMEMBERED:
+        return _read_reply(parse_object(text))
+    return _remembered_reply(text)
+
+
+@lru_cache(maxsize=256)
+def _remembered_reply(text: bytes) -> tuple[InferResponse, tuple[TensorHead, ...]]:
+    return _read_reply(parse_object(text))
+
+
+def _read_reply(document: dict[str, Any]) -> tuple[InferResponse, tuple[TensorHead, ...]]:
+    """A reply without its outputs, and their heads."""
+    heads = read_heads(document, "outputs")
+    response = InferResponse(
+        model_name=optional_string(document, "model_name") or "",
+        outputs=(),
+        model_version=optional_string(document, "model_version"),
+        id=optional_string(document, "id"),
+        parameters=_reply_parameters(document),
+    )
+    return response, heads
 
 
 def _reply_parameters(document: dict[str, Any]) -> Mapping[str, Parameter]:

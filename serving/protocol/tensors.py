@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from numpy.typing import NDArray
+
 from serving.errors import BadRequest
 from serving.protocol.binary_tensors import array_from_binary, binary_form
-from serving.protocol.datatypes import DATATYPES, datatype_named
+from serving.protocol.datatypes import DATATYPES, Datatype, datatype_named
 from serving.protocol.json_tensors import array_from_json, json_form
 from serving.protocol.json_text import Buffer, list_at, named_entry, object_at, shown
 from serving.types import NamedTensor
@@ -52,21 +54,54 @@ class Tail:
             raise BadRequest(f"the body has {left} bytes after the last tensor that its JSON part announces")
 
 
-def read_tensors(document: dict[str, Any], key: str, tail: Tail | None) -> tuple[NamedTensor, ...]:
-    """The tensors listed under a key.
+class TensorHead(NamedTuple):
+    """What the JSON part says of one tensor.
+
+    Attributes:
+        name: the tensor's name.
+        datatype: its datatype.
+        shape: its shape, without negative dimensions.
+        binary_size: how many of the bytes after the JSON part are its; None where it carries `data`.
+        data: its elements as parsed JSON; None where they are raw bytes.
+        where: its position and name, for messages.
+    """
+
+    name: str
+    datatype: Datatype
+    shape: tuple[int, ...]
+    binary_size: int | None
+    data: object
+    where: str
+
+
+def read_heads(document: dict[str, Any], key: str) -> tuple[TensorHead, ...]:
+    """What the JSON part says of the tensors listed under a key.
 
     Args:
         document: the JSON part.
         key: "inputs" or "outputs".
-        tail: the bytes after the JSON part; None where the body is JSON alone.
 
     Raises:
         BadRequest: an entry breaks a rule; the message names the entry, the rule and the value.
     """
-    tensors = tuple(
-        _read_tensor(entry, f"{key}[{index}]", tail) for index, entry in enumerate(list_at(document, key))
-    )
-    refuse_duplicates((tensor.name for tensor in tensors), key)
+    heads = tuple(_read_head(entry, f"{key}[{index}]") for index, entry in enumerate(list_at(document, key)))
+    refuse_duplicates((head.name for head in heads), key)
+    return heads
+
+
+def read_tensors(heads: Iterable[TensorHead], tail: Tail | None) -> tuple[NamedTensor, ...]:
+    """The tensors that these heads announce.
+
+    Args:
+        heads: in the order of the JSON part.
+        tail: the bytes after the JSON part; None where the body is JSON alone.
+
+    Raises:
+        BadRequest: the elements do not fit a head; the message names the tensor, the rule and the value.
+    """
+    tensors = tuple(NamedTensor(head.name, head.datatype.name, _read_array(head, tail)) for head in heads)
+    if tail is not None:
+        tail.finish()
     return tensors
 
 
@@ -92,17 +127,28 @@ def _with_name(position: str, name: str) -> str:
     return f'{position} "{name[:60]}"'
 
 
-def _read_tensor(entry: object, position: str, tail: Tail | None) -> NamedTensor:
+def _read_head(entry: object, position: str) -> TensorHead:
     fields, name = named_entry(entry, position)
     where = _with_name(position, name)
-    datatype = datatype_named(fields.get("datatype"), where)
-    shape = _read_shape(fields.get("shape"), where)
-    raw = _read_raw(fields, tail, where)
-    if raw is not None:
-        array = array_from_binary(raw, datatype, shape, where)
-    else:
-        array = array_from_json(fields.get("data"), datatype, shape, where)
-    return NamedTensor(name, datatype.name, array)
+    return TensorHead(
+        name,
+        datatype_named(fields.get("datatype"), where),
+        _read_shape(fields.get("shape"), where),
+        _read_binary_size(fields, where),
+        fields.get("data"),
+        where,
+    )
+
+
+def _read_array(head: TensorHead, tail: Tail | None) -> NDArray[Any]:
+    size = head.binary_size
+    if size is None:
+        return array_from_json(head.data, head.datatype, head.shape, head.where)
+    if tail is None:
+        raise BadRequest(
+            f"{head.where}: binary_data_size is given, but the {HEADER_LENGTH} header is missing"
+        )
+    return array_from_binary(tail.take(size, head.where), head.datatype, head.shape, head.where)
 
 
 def _read_shape(value: object, where: str) -> tuple[int, ...]:
@@ -120,8 +166,8 @@ def _read_shape(value: object, where: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _read_raw(fields: dict[str, Any], tail: Tail | None, where: str) -> memoryview | None:
-    """The entry's raw bytes; None where it carries its data as JSON."""
+def _read_binary_size(fields: dict[str, Any], where: str) -> int | None:
+    """How many raw bytes the entry announces; None where it carries its data as JSON."""
     parameters = object_at(fields, "parameters", f"{where}: ")
     if "shared_memory_region" in parameters:
         raise BadRequest(f"{where}: shared memory is not supported; send the data in the body")
@@ -134,9 +180,7 @@ def _read_raw(fields: dict[str, Any], tail: Tail | None, where: str) -> memoryvi
         raise BadRequest(f"{where}: binary_data_size must be a non-negative integer, got {shown(size)}")
     if fields.get("data") is not None:
         raise BadRequest(f'{where}: has both "data" and parameters.binary_data_size')
-    if tail is None:
-        raise BadRequest(f"{where}: binary_data_size is given, but the {HEADER_LENGTH} header is missing")
-    return tail.take(size, where)
+    return size
 
 
 class WrittenTensor(NamedTuple):
