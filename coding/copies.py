@@ -95,7 +95,7 @@ class Copies:
             )
         require_one_shape(list(outputs.values()))
         first = outputs[min(outputs)]
-        return Decoded(slots=(0,), outputs=first[None], error=np.zeros((1, first.shape[0]), np.float32))
+        return Decoded((0,), first[None], lambda: np.zeros((1, first.shape[0]), np.float32))
 
 
 _copies = lru_cache(maxsize=64)(Copies)

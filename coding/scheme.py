@@ -7,8 +7,9 @@ tasks are numbered from 0 here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -38,21 +39,28 @@ class TaskSpec:
     rank: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decoded:
     """Answers of g groups that share one set of arrivals.
 
     Attributes:
         slots: the answered slots, ascending; s of them.
         outputs: shape (s, g, ...), one model output per answered slot and group.
-        error: shape (s, g), an estimate of each answer's distance from the uncoded model's output, in the
-            output's units (root of the summed squares over the output's elements). 0 where the answer is the
-            model's own.
+        estimate: computes `error`, which costs about as much as the answers.
     """
 
     slots: tuple[int, ...]
     outputs: Array
-    error: Array
+    estimate: Callable[[], Array] = field(repr=False, compare=False)
+
+    @cached_property
+    def error(self) -> Array:
+        """An estimate of each answer's distance from the uncoded model's output, computed when first asked for.
+
+        Shape (s, g), in the output's units (root of the summed squares over the output's elements). 0 where the
+        answer is the model's own.
+        """
+        return self.estimate()
 
 
 class Scheme(Protocol):

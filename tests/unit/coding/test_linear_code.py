@@ -118,7 +118,9 @@ def test_decoders_do_not_pile_up_without_bound() -> None:
     cache = code._decoder
     held = cache.cache_info().maxsize
     decoder = cache(tuple(range(40)), np.dtype(np.float64))
-    assert held * (decoder.matrix.nbytes + decoder.forms.nbytes) < 32 * 2**20
+    operators = decoder.error_operators
+    parts = (decoder.matrix, operators.probes, operators.weights, *decoder._error_forms)
+    assert held * sum(part.nbytes for part in parts) < 32 * 2**20
     assert (
         LetccParams().build(8)._decoder.cache_info().maxsize > 300
     )  # every set of 8 to 12 of 12, twice over
