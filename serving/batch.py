@@ -72,7 +72,8 @@ class Batch:
         payloads = self._encode()
         tasks = self._scheme.tasks
         ranks = [task.rank for task in tasks]
-        self._seats = [self._stages.replicas.place(ranks) for _ in self._groups]
+        coded = self._scheme.k > 1
+        self._seats = [self._stages.replicas.place(ranks, shuffled=coded) for _ in self._groups]
         flight = self._stages.dispatcher.flight(payloads, self._seats, tasks, self._stages.metadata, self)
         self._flight = flight
         self._erase_unusable()
@@ -157,11 +158,13 @@ class Batch:
         outputs = self._stages.domain.to_client(decoded.outputs)
         silent = [seat.replica for task, seat in enumerate(self._seats[position]) if task not in arrivals]
         missing = tuple(replica.name for replica in sorted(silent, key=lambda replica: replica.number))
+        tasks = self._scheme.tasks
+        served = [tasks[task].serves for task in arrivals]
         for index, slot in enumerate(decoded.slots):
             if slot in progress.answer:
                 provenance = Provenance(
                     obtained=self._obtained(slot, arrivals),
-                    replicas_used=sum(slot in self._scheme.tasks[task].serves for task in arrivals),
+                    replicas_used=sum([slot in serves for serves in served]),
                     missing=missing,
                     degraded=slot in progress.degraded,
                     error_estimate=float(decoded.error[index, 0]),

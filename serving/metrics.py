@@ -87,6 +87,9 @@ class PrometheusObserver:
                 self._call_time.labels(replica, outcome),
             )
         )
+        self._row_series = cache(
+            lambda obtained, degraded: self._rows.labels(obtained, str(degraded).lower())
+        )
         self._pending = Gauge("unstraggle_pending_rows", "Rows whose callers wait.", registry=new)
         for replica in replicas:
             self._skipped.labels(replica)
@@ -128,7 +131,7 @@ class PrometheusObserver:
 
     def row_answered(self, provenance: Provenance) -> None:
         """Count a row by how it was obtained."""
-        self._rows.labels(provenance.obtained, str(provenance.degraded).lower()).inc()
+        self._row_series(provenance.obtained, provenance.degraded).inc()
         if provenance.obtained == "decoded":
             self._error.observe(provenance.error_estimate)
 

@@ -112,21 +112,23 @@ class ReplicaSet:
         """A way to reach some replica that serves."""
         return next((replica.transport for replica in self._ring if replica.health.serving), None)
 
-    def place(self, ranks: Sequence[int]) -> tuple[Seat, ...]:
+    def place(self, ranks: Sequence[int], *, shuffled: bool = True) -> tuple[Seat, ...]:
         """Give each task of one group a replica of its own.
 
         The ring is turned by one from group to group, so that work spreads evenly. Bad replicas are passed over while
         there are enough good ones; past that they keep their places, and their tasks are erasures. The chosen
         replicas are dealt to the tasks by rank: the bad ones take the points of the curve that the group can best
-        do without, then those that have been silent longest, and the rest in a new order each
-        time.
+        do without, then those that have been silent longest, and the rest in a new order each time.
 
         Args:
             ranks: one per task, at most as many as there are replicas; 0 is needed the most.
+            shuffled: deal the rest in a new order, so that no two replicas always take neighbouring points. Copies
+                have no points: left in the order of the ring, the first copies of groups that follow each other
+                go to different replicas.
         """
         seats = self._choose(len(ranks))
         now = self._clock()
-        chance = self._deal.permutation(len(seats))
+        chance = self._deal.permutation(len(seats)) if shuffled else range(len(seats))
         worth = sorted(
             range(len(seats)),
             key=lambda index: (

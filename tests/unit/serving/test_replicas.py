@@ -38,6 +38,20 @@ async def test_single_tasks_go_round_the_ring() -> None:
     assert [names(replicas.place(range(1)))[0] for _ in range(8)] == [f"replica-{n % 4}" for n in range(8)]
 
 
+async def test_first_copies_of_groups_that_follow_each_other_go_to_different_replicas() -> None:
+    replicas = await replica_set(12)
+    first = [names(replicas.place(range(2), shuffled=False))[0] for _ in range(12)]
+    assert len(set(first)) == 12
+
+
+async def test_a_silent_replica_gets_the_second_copy() -> None:
+    replicas = await replica_set(4)
+    replicas.place(range(2), shuffled=False)[0].replica.health.on_sent(-0.5)
+    for _ in range(8):
+        seats = replicas.place(range(2), shuffled=False)
+        assert seats[0].replica.name != "replica-0"
+
+
 async def test_small_groups_load_every_replica_alike() -> None:
     replicas = await replica_set(12)
     load = Counter(name for _ in range(120) for name in names(replicas.place(range(5))))
