@@ -55,9 +55,9 @@ def test_the_blocks_run_and_show_what_the_text_says(tmp_path: Path) -> None:
     assert '"obtained":"decoded","replicas_used":10' in stopped
     assert re.search(r"replica-3 +ejected", ejected)
     assert recovered.count("healthy") == 12
-    predicted, labels = re.findall(r"\[([\d ]+)\]", client)
-    agreement = sum(a == b for a, b in zip(predicted.split(), labels.split(), strict=True))
-    assert agreement >= 7
+    right = re.fullmatch(r"(\d+) of 800 digits right\n", client)
+    assert right is not None
+    assert int(right[1]) >= 0.88 * 800
 
 
 def test_every_local_link_leads_somewhere() -> None:
