@@ -1,7 +1,8 @@
 """What the frontend adds: real HTTP from a client through the frontend to 12 scripted replicas that answer after 5 ms.
 
-The client, the frontend and the replicas are three processes. Figures are printed in milliseconds and as ratios to
-the 5 ms that the replicas take.
+The client, the frontend and the replicas are three processes. The client is the lean one that the frontend itself uses
+towards its replicas, so that little of its own work is in the figures (with aiohttp they are 0.7 ms higher). They are
+printed in milliseconds and as ratios to the 5 ms that the replicas take.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-import aiohttp
 import numpy as np
 import pytest
+import uvloop
 from scripted_server import ScriptedServers
 
 from serving.protocol.codec import decode_infer_response, encode_infer_request, parse_header_length
+from serving.transport.http1 import Http1Client, Origin
 from serving.types import InferRequest, NamedTensor
 
 REPLICAS = 12
@@ -53,12 +55,11 @@ def body(generator: np.random.Generator) -> tuple[bytes, dict[str, str]]:
     return bytes(data), dict(headers)
 
 
-async def one(session: aiohttp.ClientSession, url: str, data: bytes, headers: dict[str, str]) -> None:
-    async with session.post(f"{url}/v2/models/lenet5/infer", data=data, headers=headers) as response:
-        reply = await response.read()
-        assert response.status == 200, reply
-        length = parse_header_length(response.headers.get("Inference-Header-Content-Length"))
-        assert decode_infer_response(reply, length).outputs[0].data.shape == (ROWS, 10)
+async def one(client: Http1Client, data: bytes, headers: dict[str, str]) -> None:
+    reply = await client.exchange("POST", "/v2/models/lenet5/infer", headers, data)
+    assert reply.status == 200, reply
+    length = parse_header_length(reply.headers.get("inference-header-content-length"))
+    assert decode_infer_response(reply.body, length).outputs[0].data.shape == (ROWS, 10)
 
 
 async def measure(url: str, at_once: int, rounds: int) -> np.ndarray:
@@ -66,12 +67,15 @@ async def measure(url: str, at_once: int, rounds: int) -> np.ndarray:
     generator = np.random.default_rng(0)
     requests = [body(generator) for _ in range(at_once)]
     times = []
-    async with aiohttp.ClientSession() as session:
+    client = Http1Client(Origin.parse(url), connect_timeout_s=5.0, keep_alive_s=60.0)
+    try:
         for number in range(rounds + 5):
             started = perf_counter()
-            await asyncio.gather(*(one(session, url, data, headers) for data, headers in requests))
+            await asyncio.gather(*(one(client, data, headers) for data, headers in requests))
             if number >= 5:
                 times.append((perf_counter() - started) * 1000)
+    finally:
+        await client.aclose()
     return np.array(times)
 
 
@@ -81,7 +85,7 @@ def test_frontend_over_scripted_replicas(
     at_once: int, rounds: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ScriptedServers([REPLICA_MS] * REPLICAS) as replicas, frontend(replicas.urls) as url:
-        times = asyncio.run(measure(url, at_once, rounds))
+        times = uvloop.run(measure(url, at_once, rounds))
     p50, p95 = np.percentile(times, [50, 95])
     with capsys.disabled():
         print(
