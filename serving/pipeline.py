@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -22,6 +23,15 @@ from serving.grouping import Group, GroupFormer
 from serving.types import Answer, Query
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    """One request: its answers so far, in order, and the future that its caller awaits."""
+
+    future: asyncio.Future[list[Answer]]
+    answers: list[Answer | None]
+    left: int
 
 
 class Pipeline:
@@ -39,7 +49,7 @@ class Pipeline:
         self._stages = stages
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._futures: dict[Query, asyncio.Future[Answer]] = {}
+        self._waiting: dict[Query, tuple[_Pending, int]] = {}
         self._batches: dict[Query, Batch] = {}
         self._accepting = True
         self.enough = fewest_arrivals(params.build(params.k))
@@ -52,8 +62,8 @@ class Pipeline:
 
     @property
     def pending(self) -> int:
-        """Rows whose callers wait."""
-        return len(self._futures)
+        """Rows that have no answer yet."""
+        return len(self._waiting)
 
     async def answer(
         self, rows: Sequence[NDArray[Any]], deadline: float, *, raw: Sequence[bool] = ()
@@ -76,12 +86,13 @@ class Pipeline:
         flags = raw or [False] * len(rows)
         queries = [Query(row, deadline, flag) for row, flag in zip(rows, flags, strict=True)]
         self._former.add(queries, self._loop.time())
-        futures = [self._loop.create_future() for _ in queries]
-        self._futures.update(zip(queries, futures, strict=True))
+        # One future for all rows: one for each, gathered, takes a turn of the loop more for every one of them.
+        pending = _Pending(self._loop.create_future(), [None] * len(queries), len(queries))
+        self._waiting.update((query, (pending, index)) for index, query in enumerate(queries))
         self._wake.set()
         try:
             async with asyncio.timeout_at(deadline):
-                return list(await asyncio.gather(*futures))
+                return await pending.future
         except TimeoutError as error:
             raise DeadlineExceeded("the deadline passed before enough replicas had answered") from error
         finally:
@@ -101,7 +112,7 @@ class Pipeline:
                         running.create_task(self._run(batch))
         finally:
             self._accepting = False
-            for query in list(self._futures):
+            for query in list(self._waiting):
                 self._resolve(query, Draining("the server shut down before this request was answered"))
 
     def _on_replicas_changed(self) -> None:
@@ -154,21 +165,23 @@ class Pipeline:
             batch.fail(ServingError("the server failed to answer this request"))
 
     def _resolve(self, query: Query, result: Answer | ServingError) -> None:
-        future = self._futures.get(query)
-        if future is None or future.done():
+        pending, index = self._waiting.pop(query, (None, 0))
+        if pending is None or pending.future.done():
             return
-        if isinstance(result, Answer):
-            future.set_result(result)
-            self._stages.observer.row_answered(result.provenance)
-        else:
-            future.set_exception(result)
+        if isinstance(result, ServingError):
+            pending.future.set_exception(result)
+            return
+        pending.answers[index] = result
+        pending.left -= 1
+        self._stages.observer.row_answered(result.provenance)
+        if not pending.left:
+            pending.future.set_result([answer for answer in pending.answers if answer is not None])
 
     def _leave(self, queries: Sequence[Query]) -> None:
         """Forget a request's rows, and withdraw those that nobody answered."""
         for query in queries:
-            future = self._futures.pop(query)
+            unanswered = self._waiting.pop(query, None) is not None
             batch = self._batches.pop(query, None)
-            unanswered = future.cancelled() or not future.done()
             if batch is None:
                 self._former.withdraw(query)
             elif unanswered:
