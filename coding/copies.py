@@ -102,13 +102,12 @@ _copies = lru_cache(maxsize=64)(Copies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoneParams:
-    """No redundancy: each row goes to one replica."""
+class CopyParams:
+    """What the three kinds have in common: each row is a group of its own."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
-    kind: Literal["none"] = "none"
-    """Each row goes to one replica, uncoded."""
+    kind: str
     output_domain: OutputDomainName = "logits"
     """What the model answers: logits, probabilities, or something else that is passed on as_is."""
 
@@ -137,59 +136,45 @@ class NoneParams:
             BadParameter: rows is not 1.
         """
         require_integer("rows", rows, 1, 1)
-        return _copies(1)
+        return _copies(*self._numbers())
+
+    def _numbers(self) -> tuple[int, float]:
+        """How many copies, and the delay of all but the first, in seconds."""
+        return 1, 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationParams:
-    """Each row goes to several replicas at once, and the first answer wins."""
+class NoneParams(CopyParams):
+    """No redundancy: each row goes to one replica."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+    kind: Literal["none"] = "none"
+    """Each row goes to one replica, uncoded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationParams(CopyParams):
+    """Each row goes to several replicas at once, and the first answer wins."""
 
     kind: Literal["replication"] = "replication"
     """Each row goes to several replicas at once."""
     copies: int = 2
     """Replicas that each row goes to."""
-    output_domain: OutputDomainName = "logits"
-    """What the model answers: logits, probabilities, or something else that is passed on as_is."""
 
     def __post_init__(self) -> None:
-        """Check every rule.
-
-        Raises:
-            BadParameter: one is broken; the message names field, rule and value.
-        """
+        """Check every rule (see `CopyParams`)."""
+        CopyParams.__post_init__(self)
         require_integer("copies", self.copies, 1)
-        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
 
-    @property
-    def k(self) -> int:
-        """1: each row is a group of its own."""
-        return 1
-
-    @property
-    def order(self) -> OrderName:
-        """none: a group of one has only one order."""
-        return "none"
-
-    def build(self, rows: int) -> Copies:
-        """The scheme for a group of one row; built once, then shared.
-
-        Raises:
-            BadParameter: rows is not 1.
-        """
-        require_integer("rows", rows, 1, 1)
-        return _copies(self.copies)
+    def _numbers(self) -> tuple[int, float]:
+        return self.copies, 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HedgedParams:
+class HedgedParams(CopyParams):
     """Each row goes to one replica, and to others if that one is late.
 
     Source: Dean and Barroso, "The Tail at Scale", 2013.
     """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
 
     kind: Literal["hedged"] = "hedged"
     """Each row goes to one replica, and to others if that one is late."""
@@ -197,34 +182,12 @@ class HedgedParams:
     """Replicas that each row goes to at most."""
     delay_ms: float = 100.0
     """Wait before the other copies are sent, milliseconds; usually the service time's 95th percentile."""
-    output_domain: OutputDomainName = "logits"
-    """What the model answers: logits, probabilities, or something else that is passed on as_is."""
 
     def __post_init__(self) -> None:
-        """Check every rule.
-
-        Raises:
-            BadParameter: one is broken; the message names field, rule and value.
-        """
+        """Check every rule (see `CopyParams`)."""
+        CopyParams.__post_init__(self)
         require_integer("copies", self.copies, 1)
         require_non_negative("delay_ms", self.delay_ms)
-        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
 
-    @property
-    def k(self) -> int:
-        """1: each row is a group of its own."""
-        return 1
-
-    @property
-    def order(self) -> OrderName:
-        """none: a group of one has only one order."""
-        return "none"
-
-    def build(self, rows: int) -> Copies:
-        """The scheme for a group of one row; built once, then shared.
-
-        Raises:
-            BadParameter: rows is not 1.
-        """
-        require_integer("rows", rows, 1, 1)
-        return _copies(self.copies, self.delay_ms / 1000.0)
+    def _numbers(self) -> tuple[int, float]:
+        return self.copies, self.delay_ms / 1000.0

@@ -76,14 +76,19 @@ def fields_of(section: type) -> Mapping[str, Field]:
             )
             for name, info in section.model_fields.items()
         }
-    schema = TypeAdapter(section).json_schema()
-    properties = schema.get("properties", {})
+    descriptions = {
+        name: property_["description"]
+        for base in reversed(section.__mro__)
+        if dataclasses.is_dataclass(base)
+        for name, property_ in TypeAdapter(base).json_schema().get("properties", {}).items()
+        if "description" in property_  # each class tells of its own fields only
+    }
     return {
         field.name: Field(
             field.name,
             hints[field.name],
             REQUIRED if field.default is dataclasses.MISSING else _plain(field.default),
-            properties.get(field.name, {}).get("description", ""),
+            descriptions.get(field.name, ""),
         )
         for field in dataclasses.fields(section)  # type: ignore[arg-type]
     }

@@ -1,0 +1,47 @@
+"""The parameters that every linear code has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from coding.checks import require_choice
+from coding.code_size import CodeSize
+from coding.ordering import ORDERS, OrderName
+from coding.output_domain import OutputDomain, OutputDomainName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearParams:
+    """A code's size, and what is done around it; the kinds add how its matrices are made."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "use_attribute_docstrings": True}
+
+    kind: str
+    k: int = 8
+    """Queries in a full group, K."""
+    n: int = 12
+    """Tasks of a full group, N, each on a replica of its own; at least k."""
+    wait_for: int = 10
+    """Arrivals from which a full group is answered; n - wait_for stragglers cost no time."""
+    output_domain: OutputDomainName = "logits"
+    """What the model answers: logits, probabilities, or something else that is decoded as_is."""
+    order: OrderName = "nearest"
+    """nearest puts similar queries next to each other on the curve; none keeps the order of arrival."""
+    floor: int | None = None
+    """Fewest arrivals to answer from at the deadline; null means half of k, rounded up."""
+
+    def __post_init__(self) -> None:
+        """Check every rule.
+
+        Raises:
+            BadParameter: one is broken; the message names field, rule and value.
+        """
+        CodeSize.checked(self.k, self.n, self.wait_for, self.floor)
+        require_choice("output_domain", self.output_domain, tuple(OutputDomain))
+        require_choice("order", self.order, ORDERS)
+
+    @property
+    def size(self) -> CodeSize:
+        """The numbers of a full group, the floor filled in."""
+        return CodeSize.checked(self.k, self.n, self.wait_for, self.floor)
