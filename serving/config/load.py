@@ -7,6 +7,7 @@ A layer that changes a section's `kind` drops the lower layers' keys that the ne
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,5 +252,13 @@ def _explain(error: ValidationError, merged: Mapping[KeyPath, Entry]) -> str:
         path = tuple(step for index, step in enumerate(steps) if index == 0 or step not in kinds)
         rule = problem["msg"].removeprefix("Value error, ")
         got = "" if problem["type"] in ("missing", "value_error") else f", got {problem['input']!r}"
-        lines.append(f"{'.'.join(path)}: {rule}{got} ({_source(path, merged)})")
+        lines.append(f"{'.'.join(path)}: {rule}{got} ({_source_of_rule(path, rule, merged)})")
     return "\n".join(lines)
+
+
+def _source_of_rule(path: KeyPath, rule: str, merged: Mapping[KeyPath, Entry]) -> str:
+    """Where the key was set that a section's rule names first; rules across keys carry the section's path."""
+    below = [where for where in merged if where[: len(path)] == path]
+    places = {where: re.search(rf"\b{re.escape(where[-1])}\b", rule) for where in below}
+    named = [(place.start(), where) for where, place in places.items() if place]
+    return merged[min(named)[1]].source if named else _source(path, merged)

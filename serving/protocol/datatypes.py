@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from serving.errors import BadRequest, ServingError
+from serving.protocol.json_text import shown
 
 Kind = Literal["bool", "int", "float", "bytes"]
 
@@ -76,7 +77,7 @@ def datatype_named(name: object, where: str) -> Datatype:
     """
     datatype = DATATYPES.get(name) if isinstance(name, str) else None
     if datatype is None:
-        raise BadRequest(f"{where}: unknown datatype {str(name)[:40]!r}; known: {', '.join(DATATYPES)}")
+        raise BadRequest(f"{where}: unknown datatype {shown(name)}; known: {', '.join(DATATYPES)}")
     return datatype
 
 

@@ -56,9 +56,23 @@ def parse_object(text: Buffer) -> dict[str, Any]:
     return document
 
 
+class _Brief(Repr):
+    """Values as the client wrote them, in JSON, and short."""
+
+    def repr_NoneType(self, value: None, level: int) -> str:  # noqa: ARG002, N802
+        return "null"
+
+    def repr_bool(self, value: bool, level: int) -> str:  # noqa: ARG002
+        return "true" if value else "false"
+
+    def repr_str(self, value: str, level: int) -> str:  # noqa: ARG002
+        rest = "..." if len(value) > self.maxstring else ""
+        return json.dumps(value[: self.maxstring] + rest, ensure_ascii=False)
+
+
 def shown(value: object) -> str:
-    """The value as it goes into an error message: short, however large the value is."""
-    brief = Repr()
+    """The value as it goes into an error message: in JSON, and short, however large the value is."""
+    brief = _Brief()
     brief.maxstring = brief.maxother = 60
     brief.maxlist = brief.maxtuple = 8
     return brief.repr(value)

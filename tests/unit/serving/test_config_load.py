@@ -52,6 +52,15 @@ def test_a_mapping_may_be_set_at_once() -> None:
     assert delay.replicas.faults.delay.median_ms == 50
 
 
+def test_a_rule_across_keys_blames_the_layer_that_set_the_key_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("scheme: {kind: letcc, k: 8, n: 12, wait_for: 10}\n")
+    with pytest.raises(ConfigError, match=r"wait_for .*13.*\(command line --set scheme.wait_for\)"):
+        load(file, {}, ["scheme.wait_for=13"])
+    with pytest.raises(ConfigError, match=r"\(file .*config.yaml\)"):
+        load(file, {}, ["scheme.k=5", "scheme.n=9"])
+
+
 @pytest.mark.parametrize(
     ("override", "fragments"),
     [

@@ -81,7 +81,7 @@ def test_the_table_is_the_protocols() -> None:
 
 
 def test_unknown_types_are_refused() -> None:
-    with pytest.raises(BadRequest, match="here: unknown datatype 'fp32'; known: BOOL"):
+    with pytest.raises(BadRequest, match='here: unknown datatype "fp32"; known: BOOL'):
         datatype_named("fp32", "here")
     with pytest.raises(ServingError, match="no V2 datatype carries numpy's complex128"):
         datatype_of(np.dtype(np.complex128))

@@ -31,18 +31,18 @@ def refusal(document: Any, tail: bytes | None = None) -> str:
 
 
 TENSOR_RULES = {
-    "no name": (tensor(name=MISSING), 'inputs[0]: "name" must be a non-empty string, got None'),
+    "no name": (tensor(name=MISSING), 'inputs[0]: "name" must be a non-empty string, got null'),
     "empty name": (tensor(name=""), 'inputs[0]: "name" must be a non-empty string'),
     "name of another type": (tensor(name=3), 'inputs[0]: "name" must be a non-empty string, got 3'),
     "not an object": (7, "inputs[0] must be an object, got 7"),
-    "no datatype": (tensor(datatype=MISSING), "inputs[0] \"x\": unknown datatype 'None'"),
-    "unknown datatype": (tensor(datatype="FP31"), "unknown datatype 'FP31'; known: BOOL, UINT8"),
+    "no datatype": (tensor(datatype=MISSING), 'inputs[0] "x": unknown datatype null'),
+    "unknown datatype": (tensor(datatype="FP31"), 'unknown datatype "FP31"; known: BOOL, UINT8'),
     "unhashable datatype": (tensor(datatype=["FP32"]), "unknown datatype"),
-    "no shape": (tensor(shape=MISSING), '"shape" must be a list of integers, got None'),
-    "shape of another type": (tensor(shape="2"), "\"shape\" must be a list of integers, got '2'"),
+    "no shape": (tensor(shape=MISSING), '"shape" must be a list of integers, got null'),
+    "shape of another type": (tensor(shape="2"), '"shape" must be a list of integers, got "2"'),
     "negative dimension": (tensor(shape=[-1, 2]), "shape [-1, 2] must hold non-negative integers"),
     "fractional dimension": (tensor(shape=[1.5]), "shape [1.5] must hold non-negative integers"),
-    "boolean dimension": (tensor(shape=[True, 2]), "shape [True, 2] must hold non-negative integers"),
+    "boolean dimension": (tensor(shape=[True, 2]), "shape [true, 2] must hold non-negative integers"),
     "too many dimensions": (tensor(shape=[1] * 33), "shape has 33 dimensions, at most 32"),
     "huge shape": (tensor(shape=[2**62, 2**62, 2]), "is larger than any body can be"),
     "huge shape without elements": (tensor(shape=[0, 2**62, 2**62]), "is larger than any body can be"),
@@ -68,13 +68,13 @@ TENSOR_RULES = {
     "value among lists": (tensor(shape=[2, 1], data=[[1], 2]), "data mixes lists and values at level 1"),
     "list among values": (tensor(shape=[2], data=[1, [2]]), "FP32 data must be numbers, element 1 is [2]"),
     "data of another type": (tensor(data=5), "data must be a list, got 5"),
-    "string in numbers": (tensor(data=["1", 2]), "FP32 data must be numbers, element 0 is '1'"),
-    "null in numbers": (tensor(data=[1, None]), "FP32 data must be numbers, element 1 is None"),
+    "string in numbers": (tensor(data=["1", 2]), 'FP32 data must be numbers, element 0 is "1"'),
+    "null in numbers": (tensor(data=[1, None]), "FP32 data must be numbers, element 1 is null"),
     "object in numbers": (tensor(data=[1, {}]), "element 1 is {}"),
-    "boolean in numbers": (tensor(data=[1, True]), "FP32 data must be numbers, element 1 is True"),
+    "boolean in numbers": (tensor(data=[1, True]), "FP32 data must be numbers, element 1 is true"),
     "boolean in integers": (
         tensor(datatype="INT32", data=[1, False]),
-        "INT32 data must be integers, element 1 is False",
+        "INT32 data must be integers, element 1 is false",
     ),
     "fraction in integers": (
         tensor(datatype="INT64", data=[1, 2.0]),
@@ -128,9 +128,9 @@ BINARY_RULES = {
     "size of another type": (
         binary("8"),
         bytes(8),
-        "binary_data_size must be a non-negative integer, got '8'",
+        'binary_data_size must be a non-negative integer, got "8"',
     ),
-    "boolean size": (binary(True), bytes(8), "binary_data_size must be a non-negative integer, got True"),
+    "boolean size": (binary(True), bytes(8), "binary_data_size must be a non-negative integer, got true"),
     "negative size": (binary(-8), bytes(8), "binary_data_size must be a non-negative integer, got -8"),
     "bytes missing": (binary(8), bytes(7), "binary_data_size is 8, but 7 bytes of the body are left"),
     "bytes left over": (binary(8), bytes(11), "the body has 3 bytes after the last tensor"),
@@ -191,11 +191,11 @@ REQUEST_RULES = {
     ),
     "binary_data_output of another type": (
         {"inputs": [tensor()], "parameters": {"binary_data_output": "yes"}},
-        "parameters.binary_data_output must be true or false, got 'yes'",
+        'parameters.binary_data_output must be true or false, got "yes"',
     ),
     "outputs of another type": (
         {"inputs": [tensor()], "outputs": "y"},
-        "\"outputs\" must be a list, got 'y'",
+        '"outputs" must be a list, got "y"',
     ),
     "output without a name": ({"inputs": [tensor()], "outputs": [{}]}, 'outputs[0]: "name" must be'),
     "duplicated output": (

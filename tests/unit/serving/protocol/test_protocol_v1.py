@@ -104,12 +104,12 @@ REFUSED = {
     "row without an input": (
         {"instances": [{"a": [1, 2], "b": 1}, {"a": [1, 2]}]},
         PAIR,
-        'instances[1]: must name exactly the inputs "a", "b", got [\'a\']',
+        'instances[1]: must name exactly the inputs "a", "b", got ["a"]',
     ),
     "row with an unknown input": (
         {"instances": [{"y": 1}]},
         SCALAR,
-        "must name exactly the inputs \"x\", got ['y']",
+        'must name exactly the inputs "x", got ["y"]',
     ),
     "unnamed row among named": (
         {"instances": [{"x": 1}, 2]},
@@ -124,9 +124,9 @@ REFUSED = {
     ),
     "ragged rows": ({"instances": [[1, 2], [3]]}, model(TensorSpec("x", "FP32", (-1, 2))), "data is ragged"),
     "wrong rank": ({"instances": [[1, 2]]}, VARIABLE, "expected shape [-1, -1, 2], got nesting [1, 2]"),
-    "string in numbers": ({"instances": ["a"]}, SCALAR, "INT64 data must be integers, element 0 is 'a'"),
+    "string in numbers": ({"instances": ["a"]}, SCALAR, 'INT64 data must be integers, element 0 is "a"'),
     "base64 for numbers": ({"instances": [{"b64": "AA=="}]}, SCALAR, "INT64 data must be integers"),
-    "bad base64": ({"instances": [{"b64": "@"}]}, JPEG, "b64 is not valid base64: '@'"),
+    "bad base64": ({"instances": [{"b64": "@"}]}, JPEG, 'b64 is not valid base64: "@"'),
     "base64 of another type": (
         {"instances": [{"b64": 3}]},
         JPEG,
