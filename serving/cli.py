@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import httpx
 import typer
@@ -55,12 +55,17 @@ def replicas(
 ) -> None:
     """Show the replicas of a running server."""
     try:
-        rows = (
-            httpx.get(f"{url}/replicas", timeout=5.0, trust_env=False).raise_for_status().json()["replicas"]
-        )
-    except httpx.HTTPError as error:
+        rows = _ask_for_replicas(url)
+    except httpx.TransportError as error:
         typer.echo(f"unstraggle: cannot ask {url}: {error}; is the server running?", err=True)
         raise typer.Exit(1) from error
+    except (httpx.HTTPStatusError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        typer.echo(
+            f"unstraggle: --url must be the address of an Unstraggle server, such as http://127.0.0.1:8000; "
+            f"{url}/replicas has no list of replicas",
+            err=True,
+        )
+        raise typer.Exit(2) from error
     if pid is not None:
         found = next((row["pid"] for row in rows if row["name"] == pid), None)
         if found is None:
@@ -75,6 +80,12 @@ def replicas(
     for row in rows:
         table.add_row(row["name"], row["state"], str(row["in_flight"]), str(row["pid"] or ""))
     Console().print(table)
+
+
+def _ask_for_replicas(url: str) -> list[dict[str, Any]]:
+    reply = httpx.get(f"{url.rstrip('/')}/replicas", timeout=5.0, trust_env=False).raise_for_status()
+    rows: list[dict[str, Any]] = reply.json()["replicas"]
+    return rows
 
 
 @config_app.command("show")
