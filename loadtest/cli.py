@@ -1,4 +1,7 @@
-"""Commands of the harness: `unstraggle loadtest compare` and `unstraggle loadtest run`."""
+"""Commands of the harness: `unstraggle loadtest compare` and `unstraggle loadtest run`.
+
+Each imports what it needs when it runs, so that `--help` answers at once.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,17 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
-from loadtest.compare import Measurement, compare_schemes, measure
 from loadtest.config import ArrivalKind, LoadSettings, StackSettings, parse_schemes, parse_service_time
 from loadtest.errors import LoadTestError, OptionError
-from loadtest.loop import precise_loop
-from loadtest.output import Destination, describe_settings
-from loadtest.progress import progress_bar
-from loadtest.records import Record
-from loadtest.report import Result, latency_row
-from loadtest.stack import SERVE_COMMAND
-from loadtest.target import connect
-from models.datasets import load_slice
+
+if TYPE_CHECKING:
+    from loadtest.compare import Measurement
+    from loadtest.records import Record
 
 _Result = TypeVar("_Result")
 
@@ -83,6 +80,12 @@ def compare(
     plot: PlotOption = None,
 ) -> None:
     """Start one server per scheme and send the same load to each."""
+    from loadtest.compare import compare_schemes
+    from loadtest.output import Destination, describe_settings
+    from loadtest.report import Result, latency_row
+    from loadtest.stack import SERVE_COMMAND
+    from models.datasets import load_slice
+
     with _readable_errors():
         destination = Destination(out or Path(".runs") / name, json, records, plot)
         destination.check()
@@ -142,6 +145,9 @@ def run(
     plot: PlotOption = None,
 ) -> None:
     """Send the load to a server that runs already."""
+    from loadtest.output import Destination, describe_settings
+    from loadtest.report import Result, latency_row
+
     with _readable_errors():
         destination = Destination(out or Path(".runs") / name, json, records, plot)
         destination.check()
@@ -157,6 +163,10 @@ def run(
 
 
 async def _measure_at(url: str, model: str, timeout_s: float, load: LoadSettings) -> Measurement:
+    from loadtest.compare import measure
+    from loadtest.target import connect
+    from models.datasets import load_slice
+
     async with connect(url, model, timeout_s=timeout_s) as target:
         return await measure(target, model, load, load_slice("mnist"), progress=_progress(load))
 
@@ -168,6 +178,10 @@ def _check_address(url: str) -> None:
 
 
 def _progress(load: LoadSettings) -> Callable[[str], AbstractContextManager[Callable[[Record], None]]]:
+    from rich.console import Console
+
+    from loadtest.progress import progress_bar
+
     console = Console(stderr=True)
     expected_s = load.requests / load.rate
     return lambda label: progress_bar(console, label, requests=load.requests, expected_s=expected_s)
@@ -189,6 +203,7 @@ def _readable_errors() -> Iterator[None]:
 
 def _run_to_the_end(work: Coroutine[Any, Any, _Result]) -> _Result:
     """Run a coroutine; SIGTERM cancels it, as Ctrl-C does, so that the servers it started are stopped."""
+    from loadtest.loop import precise_loop
 
     async def cancellable() -> _Result:
         task = asyncio.current_task()

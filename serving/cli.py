@@ -1,23 +1,20 @@
-"""Commands of the server: `unstraggle serve` and `unstraggle config`."""
+"""Commands of the server: `unstraggle serve`, `unstraggle replicas` and `unstraggle config`.
+
+Each imports what it needs when it runs, so that `--help` answers at once.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
 import typer
-import uvloop
-import yaml
-from rich.console import Console
-from rich.table import Table
 
-from serving.config.load import Loaded, load
-from serving.config.reference import reference
 from serving.errors import ConfigError
-from serving.logs import configure_logs
-from serving.server import serve as serve_forever
+
+if TYPE_CHECKING:
+    from serving.config.load import Loaded
 
 config_app = typer.Typer(help="Show and explain the configuration.", no_args_is_help=True)
 
@@ -35,6 +32,11 @@ SetOption = Annotated[
 
 def serve(config: ConfigOption = None, overrides: SetOption = None) -> None:
     """Serve predictions until SIGTERM."""
+    import uvloop
+
+    from serving.logs import configure_logs
+    from serving.server import serve as serve_forever
+
     settings = _load(config, overrides).settings
     configure_logs(settings.log)
 
@@ -54,6 +56,8 @@ def replicas(
     ] = None,
 ) -> None:
     """Show the replicas of a running server."""
+    import httpx
+
     try:
         rows = _ask_for_replicas(url)
     except httpx.TransportError as error:
@@ -76,6 +80,13 @@ def replicas(
             raise typer.Exit(2)
         typer.echo(found)
         return
+    _show_replicas(rows)
+
+
+def _show_replicas(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("replica", "state", "in flight", "pid", box=None, header_style="bold")
     for row in rows:
         table.add_row(row["name"], row["state"], str(row["in_flight"]), str(row["pid"] or ""))
@@ -83,6 +94,8 @@ def replicas(
 
 
 def _ask_for_replicas(url: str) -> list[dict[str, Any]]:
+    import httpx
+
     reply = httpx.get(f"{url.rstrip('/')}/replicas", timeout=5.0, trust_env=False).raise_for_status()
     rows: list[dict[str, Any]] = reply.json()["replicas"]
     return rows
@@ -97,6 +110,8 @@ def show(
     """Print the effective configuration with the source of each value."""
     loaded = _load(config, overrides)
     if as_yaml:
+        import yaml
+
         typer.echo(yaml.safe_dump(loaded.settings.model_dump(mode="json"), sort_keys=False), nl=False)
         return
     rows = [(key, _as_yaml(value), source) for key, value, source in loaded.rows()]
@@ -108,14 +123,20 @@ def show(
 @config_app.command("reference")
 def print_reference() -> None:
     """Print the configuration reference (docs/config.md) in Markdown."""
+    from serving.config.reference import reference
+
     typer.echo(reference(), nl=False)
 
 
 def _as_yaml(value: object) -> str:
+    import yaml
+
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("\n...")
 
 
 def _load(config: Path | None, overrides: list[str] | None) -> Loaded:
+    from serving.config.load import load
+
     here = Path("config.yaml")
     file = config or (here if here.is_file() else None)
     try:
