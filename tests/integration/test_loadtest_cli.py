@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from loadtest import cli
+from loadtest import stack
 from loadtest.cli import loadtest_app
 from loadtest.workload import draw_rows
 from models.datasets import load_slice
@@ -30,7 +30,7 @@ def stand_in(monkeypatch):
     """Make `compare` start the stand-in, behaving as told, instead of the real server."""
 
     def behave(behaviour):
-        monkeypatch.setattr(cli, "SERVE_COMMAND", (sys.executable, STAND_IN, behaviour))
+        monkeypatch.setattr(stack, "SERVE_COMMAND", (sys.executable, STAND_IN, behaviour))
 
     behave("good")
     return behave
@@ -169,8 +169,8 @@ def test_a_folder_that_cannot_be_made_is_found_before_the_run(tmp_path):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_stops_the_server_too(tmp_path, number, status):
     code = (
-        "import sys; from loadtest import cli;"
-        f"cli.SERVE_COMMAND = (sys.executable, {STAND_IN!r}, 'good'); cli.loadtest_app()"
+        "import sys; from loadtest import cli, stack;"
+        f"stack.SERVE_COMMAND = (sys.executable, {STAND_IN!r}, 'good'); cli.loadtest_app()"
     )
     arguments = ["compare", "--schemes", "none", "--requests", "1000", "--out", str(tmp_path)]
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE) as client:
