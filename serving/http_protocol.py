@@ -16,6 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Request line and headers; browsers and proxies send a few kilobytes."""
+LINGER_S: Final = 1.0
+"""How long a refused client may go on sending, unheard, until its connection is closed."""
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -30,7 +32,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(**uvicorns)
         self._receive_timeout_s = receive_timeout_s
         self._receiving: asyncio.TimerHandle | None = None
-        self._head_bytes: int | None = None
+        self._heads = 0
+        self._in_head = False
+        self._head_bytes = 0
+        self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected; one that never says anything is closed like one that has fallen silent."""
@@ -46,55 +51,103 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
+        if self._refused:
+            return
+        head = self._heads if self._in_head else None
         super().data_received(data)
-        if self._head_bytes is not None:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                    f"the request's head is over the limit of {MAX_HEAD_BYTES} bytes",
-                )
+        if head is not None and self._in_head and head == self._heads:
+            # All of them belong to a header that has not ended; those that have are counted one by one.
+            self._count(len(data))
+
+    def shutdown(self) -> None:
+        """The server stops: what is half received will not be served."""
+        if self._receiving is not None:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the server is shutting down")
+        else:
+            super().shutdown()
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
+        self._heads += 1
+        self._in_head = True
         self._head_bytes = 0
         self._receiving = self.loop.call_later(self._receive_timeout_s, self._give_up)
 
+    def on_url(self, url: bytes) -> None:
+        """A piece of its URL."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of its headers."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
     def on_headers_complete(self) -> None:
         """Its headers are there."""
-        self._head_bytes = None
-        super().on_headers_complete()
+        self._in_head = False
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of its body."""
+        if not self._refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of it is there."""
         self._received()
-        super().on_message_complete()
+        if not self._refused:
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """What came is not HTTP."""
         self._refuse(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
 
+    def _count(self, byte_count: int) -> None:
+        self._head_bytes += byte_count
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                f"the request's head is over the limit of {MAX_HEAD_BYTES} bytes",
+            )
+
     def _received(self) -> None:
-        self._head_bytes = None
+        self._in_head = False
         if self._receiving is not None:
             self._receiving.cancel()
             self._receiving = None
 
     def _give_up(self) -> None:
-        replied = self._head_bytes is None and self.cycle is not None and self.cycle.response_started
-        if replied:
-            self.transport.close()
-        else:
-            self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT,
-                f"the request did not come within {self._receive_timeout_s:g} s (server.receive_timeout_s)",
-            )
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the request did not come within {self._receive_timeout_s:g} s (server.receive_timeout_s)",
+        )
+
+    def _may_answer(self) -> bool:
+        """Whether a reply of ours would be taken for the answer to what is coming in."""
+        cycle = self.cycle
+        if self.pipeline:
+            return False
+        if cycle is None or (self._in_head and cycle.response_complete):
+            return True
+        if cycle.response_complete:
+            return self._receiving is None  # else it was answered early, and its rest is still coming in
+        return not self._in_head and not cycle.response_started
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing to say: a request to upgrade may be ignored (RFC 9110, 7.8), and is answered as it stands."""
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer what no application has seen, and close."""
+        """Answer for the application, and close; only close where another answer is due first."""
+        may_answer = self._may_answer()
         self._received()
-        if self.transport.is_closing():
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        if not may_answer:
+            self.transport.close()
             return
         body = orjson.dumps({"error": message})
         head: Mapping[str, str] = {
@@ -107,7 +160,9 @@ class HttpProtocol(HttpToolsProtocol):
             *(f"{key}: {value}" for key, value in head.items()),
         ]
         self.transport.write("\r\n".join((*lines, "", "")).encode("ascii") + body)
-        self.transport.close()
+        # Closing at once would reset the connection while the client still sends, and the reply with it.
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
 
 
 class _PairedWrites(asyncio.Transport):
@@ -139,6 +194,12 @@ class _PairedWrites(asyncio.Transport):
         # A client may go between the reply's making and its writing, which is no error of ours.
         if held is not None and not self._transport.is_closing():
             self._transport.writelines((held, *more))
+
+    def write_eof(self) -> None:
+        """Write what is held, and say that nothing follows."""
+        self._flush()
+        if not self._transport.is_closing():
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Write what is held, and close."""

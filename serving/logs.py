@@ -33,8 +33,8 @@ def configure_logs(settings: LogSettings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # What uvicorn says at "info" our own events say better, and with the replica's name.
-    logging.getLogger("uvicorn").setLevel(max(level, logging.WARNING))
+    # What uvicorn says at "info" our own events say better; what it warns of is what strangers send.
+    logging.getLogger("uvicorn").setLevel(max(level, logging.ERROR))
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -87,6 +87,35 @@ def test_a_head_without_end_is_refused(connection: socket.socket) -> None:
     assert "65536 bytes" in message
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        GET[:-2] + b"X: " + b"x" * 70_000 + b"\r\n\r\n",
+        GET[:-2] + b"X: yyyy\r\n" * 20_000 + b"\r\n",
+        GET.replace(b"live", b"l" * 70_000),
+    ],
+    ids=["one header", "many headers", "path"],
+)
+def test_a_head_that_is_too_large_is_refused_though_it_comes_at_once(
+    connection: socket.socket, head: bytes
+) -> None:
+    connection.sendall(head)
+    assert refusal(until_closed(connection))[0] == 431
+
+
+def test_a_large_body_before_the_next_head_does_not_count_for_it(connection: socket.socket) -> None:
+    body = b'{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}'
+    body += b" " * (90_000 - len(body))
+    head = POST.replace(b"1000", b"90000")
+    connection.sendall(head + body + GET[:10])
+    time.sleep(TIMEOUT_S / 3)
+    connection.sendall(GET[10:])
+    received = b""
+    while not received.endswith(b'{"live":true}'):
+        received += connection.recv(1 << 16)
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+
+
 def test_several_requests_on_one_connection_each_have_their_time(connection: socket.socket) -> None:
     for _ in range(3):
         time.sleep(TIMEOUT_S * 0.7)
@@ -114,3 +143,16 @@ def test_head_and_body_of_a_reply_come_in_one_piece(connection: socket.socket) -
 def test_a_reply_without_body_comes_too(connection: socket.socket) -> None:
     connection.sendall(GET.replace(b"GET", b"HEAD"))
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 ")
+
+
+def test_what_is_half_received_does_not_hold_up_the_end() -> None:
+    with live_server(build_app(Doubler())) as port:
+        half = socket.create_connection(("127.0.0.1", port), timeout=10)
+        half.sendall(POST + b"ab")
+        time.sleep(0.1)
+        started = time.perf_counter()
+    assert time.perf_counter() - started < 3
+    with half:
+        status, message = refusal(until_closed(half))
+    assert status == 503
+    assert "shutting down" in message
