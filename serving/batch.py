@@ -15,7 +15,14 @@ from coding.output_domain import OutputDomain
 from coding.scheme import Scheme
 from serving.collect import Collector, Progress
 from serving.dispatch import Dispatcher, Flight, Member
-from serving.errors import BadReplicaAnswer, DeadlineExceeded, ServingError, TooFewReplicas, TransportError
+from serving.errors import (
+    AnswerNotFinite,
+    DeadlineExceeded,
+    NotFiniteAnswer,
+    ServingError,
+    TooFewReplicas,
+    TransportError,
+)
 from serving.grouping import Group
 from serving.observe import Observer
 from serving.replicas import ReplicaSet, Seat
@@ -64,7 +71,7 @@ class Batch:
         self._arrivals: list[dict[int, NDArray[Any]]] = [{} for _ in groups]
         self._seats: list[tuple[Seat, ...]] = []
         self._flight: Flight | None = None
-        self._last_error: TransportError | None = None
+        self._errors: list[list[TransportError]] = [[] for _ in groups]
 
     async def run(self) -> None:
         """Encode, send, and answer every query as soon as its group allows; resolves them all."""
@@ -107,15 +114,15 @@ class Batch:
         position, task = member
         if self._groups[position].reason != "raw" and not np.isfinite(output).all():
             name = self._seats[position][task].replica.name
-            self.tasks_failed([member], BadReplicaAnswer(f"{name} answered a value that is not finite"))
+            self.tasks_failed([member], NotFiniteAnswer(f"{name} answered a value that is not finite"))
             return
         self._arrivals[position][task] = self._stages.domain.to_coding(output[np.newaxis])
         self._obey(position, self._collectors[position].on_arrival(task))
 
     def tasks_failed(self, members: Sequence[Member], error: TransportError) -> None:
         """A call failed, and with it these tasks."""
-        self._last_error = error
         for position in sorted({position for position, _ in members}):
+            self._errors[position].append(error)
             failed = [task for where, task in members if where == position]
             self._obey(position, self._collectors[position].on_failure(failed))
 
@@ -188,8 +195,14 @@ class Batch:
         for slot in slots:
             self._resolve(self._groups[position].queries[slot], error)
 
-    def _too_few(self, position: int) -> TooFewReplicas:
-        detail = f"; the last failure: {self._last_error}" if self._last_error else ""
+    def _too_few(self, position: int) -> ServingError:
+        errors = self._errors[position]
+        alone = self._groups[position].rows == 1
+        if alone and errors and all(isinstance(error, NotFiniteAnswer) for error in errors):
+            return AnswerNotFinite(
+                "what the model answers to this row is not finite; its values may be too large"
+            )
+        detail = f"; the last failure: {errors[-1]}" if errors else ""
         return TooFewReplicas(f"too many replicas failed: {self._tally(position)}{detail}", retry_after_s=1.0)
 
     def _tally(self, position: int) -> str:

@@ -5,6 +5,7 @@ ServingError                      500
 |   |-- BodyTooLarge              413
 |   `-- UnsupportedEncoding       415
 |-- NotFound                      404  no such model, version or route
+|-- AnswerNotFinite               422  what the model answers to this row is no number
 |-- Unavailable                   503  try again later; may carry Retry-After
 |   |-- NotReady                       too few replicas have answered yet
 |   |-- QueueFull                      admission limit reached
@@ -16,7 +17,8 @@ ServingError                      500
     |-- ReplicaUnreachable             refused, reset or no such host
     |-- ReplicaTimeout                 no answer in time
     |-- ReplicaRefused                 the replica answered with an error status
-    `-- BadReplicaAnswer               an answer of the wrong shape, type or encoding, or not finite
+    `-- BadReplicaAnswer               an answer of the wrong shape, type or encoding
+        `-- NotFiniteAnswer            or one that is not finite
 """
 
 from __future__ import annotations
@@ -57,6 +59,12 @@ class NotFound(ServingError):
     """No such model, version or route."""
 
     status = 404
+
+
+class AnswerNotFinite(ServingError):
+    """Every replica's answer to this row overflowed or is no number; asking again will not help."""
+
+    status = 422
 
 
 class Unavailable(ServingError):
@@ -121,4 +129,8 @@ class ReplicaRefused(TransportError):
 
 
 class BadReplicaAnswer(TransportError):
-    """The replica's answer has the wrong shape, type or encoding, or is not finite."""
+    """The replica's answer has the wrong shape, type or encoding."""
+
+
+class NotFiniteAnswer(BadReplicaAnswer):
+    """The replica's answer is not finite; it would spread over all answers of the group."""

@@ -10,7 +10,7 @@ from scenario import NEVER, REFUSES, WIDTH, Stack, after, misshapen, spoilt, sta
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
 from coding.letcc import LetccParams
 from serving.config import GroupingSettings, LocalReplicas
-from serving.errors import DeadlineExceeded, Draining, QueueFull, TooFewReplicas
+from serving.errors import AnswerNotFinite, DeadlineExceeded, Draining, QueueFull, TooFewReplicas
 from serving.transport.scripted import Step
 
 pytestmark = pytest.mark.looptime
@@ -163,6 +163,15 @@ async def test_an_answer_that_is_not_finite_or_lost_a_row_counts_as_a_failure(ba
         outcome = await running.ask([3, 3, 3, 3])
         assert outcome.values == pytest.approx([6] * 4, abs=1e-4)
         assert outcome.answers[0].provenance.missing == ("replica-5", "replica-6")
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"), [([Step(spoilt)] * 6, AnswerNotFinite), ([REFUSES] * 6, TooFewReplicas)]
+)
+async def test_a_row_alone_whose_answers_are_no_numbers_is_not_worth_asking_again(others, expected) -> None:
+    async with stack(LETCC, [[step] for step in (Step(spoilt), *others)]) as running:
+        outcome = await running.ask([3])
+        assert isinstance(outcome.error, expected)
 
 
 async def test_a_raw_row_goes_alone_and_its_neighbours_are_coded_without_it() -> None:
