@@ -239,6 +239,8 @@ def _unknown_kind(path: KeyPath, value: object, kinds: Sequence[str], merged: Ma
 
 
 def _source(path: KeyPath, merged: Mapping[KeyPath, Entry]) -> str:
+    if path in merged:
+        return merged[path].source
     return next((entry.source for where, entry in merged.items() if where[: len(path)] == path), "default")
 
 

@@ -57,6 +57,8 @@ def test_a_rule_across_keys_blames_the_layer_that_set_the_key_it_names(tmp_path:
     file.write_text("scheme: {kind: letcc, k: 8, n: 12, wait_for: 10}\n")
     with pytest.raises(ConfigError, match=r"wait_for .*13.*\(command line --set scheme.wait_for\)"):
         load(file, {}, ["scheme.wait_for=13"])
+    with pytest.raises(ConfigError, match=r"scheme: .*'letcc' \(command line --set scheme\)"):
+        load(file, {}, ["scheme=letcc"])
     with pytest.raises(ConfigError, match=r"\(file .*config.yaml\)"):
         load(file, {}, ["scheme.k=5", "scheme.n=9"])
 
