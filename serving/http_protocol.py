@@ -34,7 +34,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._receiving: asyncio.TimerHandle | None = None
         self._heads = 0
         self._in_head = False
-        self._head_bytes = 0
+        self._head_parsed = 0
+        self._head_received = 0
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -53,11 +54,13 @@ class HttpProtocol(HttpToolsProtocol):
         """Bytes came."""
         if self._refused:
             return
-        head = self._heads if self._in_head else None
+        between_requests = self._receiving is None
+        head = self._heads + between_requests if between_requests or self._in_head else None
         super().data_received(data)
-        if head is not None and self._in_head and head == self._heads:
-            # All of them belong to a header that has not ended; those that have are counted one by one.
-            self._count(len(data))
+        if self._in_head and head == self._heads:
+            # All of them belong to a head that goes on; that of its headers which has not ended is not seen else.
+            self._head_received += len(data)
+            self._check_head(self._head_received)
 
     def shutdown(self) -> None:
         """The server stops: what is half received will not be served."""
@@ -71,18 +74,20 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._heads += 1
         self._in_head = True
-        self._head_bytes = 0
+        self._head_parsed = self._head_received = 0
         self._receiving = self.loop.call_later(self._receive_timeout_s, self._give_up)
 
     def on_url(self, url: bytes) -> None:
         """A piece of its URL."""
         super().on_url(url)
-        self._count(len(url))
+        self._head_parsed += len(url)
+        self._check_head(self._head_parsed)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers."""
         super().on_header(name, value)
-        self._count(len(name) + len(value))
+        self._head_parsed += len(name) + len(value)
+        self._check_head(self._head_parsed)
 
     def on_headers_complete(self) -> None:
         """Its headers are there."""
@@ -105,9 +110,8 @@ class HttpProtocol(HttpToolsProtocol):
         """What came is not HTTP."""
         self._refuse(HTTPStatus.BAD_REQUEST, "the request is not valid HTTP/1.1")
 
-    def _count(self, byte_count: int) -> None:
-        self._head_bytes += byte_count
-        if self._head_bytes > MAX_HEAD_BYTES:
+    def _check_head(self, byte_count: int) -> None:
+        if byte_count > MAX_HEAD_BYTES:
             self._refuse(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 f"the request's head is over the limit of {MAX_HEAD_BYTES} bytes",

@@ -29,6 +29,19 @@ def connection(port: int) -> Iterator[socket.socket]:
         yield connection
 
 
+@pytest.fixture(scope="module")
+def patient_port() -> Iterator[int]:
+    with live_server(build_app(Doubler())) as port:
+        yield port
+
+
+@pytest.fixture
+def patient(patient_port: int) -> Iterator[socket.socket]:
+    """A connection to a server that waits long: for what must not depend on the machine's speed."""
+    with socket.create_connection(("127.0.0.1", patient_port), timeout=30) as connection:
+        yield connection
+
+
 def until_closed(connection: socket.socket) -> bytes:
     received = b""
     while chunk := connection.recv(1 << 16):
@@ -46,10 +59,10 @@ def refusal(reply: bytes) -> tuple[int, str]:
 
 @pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00", b"HELLO\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
 def test_what_is_not_http_is_refused_in_the_shape_of_every_error(
-    connection: socket.socket, nonsense: bytes
+    patient: socket.socket, nonsense: bytes
 ) -> None:
-    connection.sendall(nonsense)
-    status, message = refusal(until_closed(connection))
+    patient.sendall(nonsense)
+    status, message = refusal(until_closed(patient))
     assert status == 400
     assert "not valid HTTP" in message
 
@@ -78,11 +91,11 @@ def test_a_trickle_does_not_extend_the_time(connection: socket.socket) -> None:
     assert b" 408 " in received.partition(b"\r\n")[0]
 
 
-def test_a_head_without_end_is_refused(connection: socket.socket) -> None:
-    connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+def test_a_head_without_end_is_refused(patient: socket.socket) -> None:
+    patient.sendall(b"GET / HTTP/1.1\r\nX: ")
     for _ in range(70):
-        connection.sendall(b"x" * 1024)
-    status, message = refusal(until_closed(connection))
+        patient.sendall(b"x" * 1024)
+    status, message = refusal(until_closed(patient))
     assert status == 431
     assert "65536 bytes" in message
 
@@ -97,22 +110,31 @@ def test_a_head_without_end_is_refused(connection: socket.socket) -> None:
     ids=["one header", "many headers", "path"],
 )
 def test_a_head_that_is_too_large_is_refused_though_it_comes_at_once(
-    connection: socket.socket, head: bytes
+    patient: socket.socket, head: bytes
 ) -> None:
-    connection.sendall(head)
-    assert refusal(until_closed(connection))[0] == 431
+    patient.sendall(head)
+    assert refusal(until_closed(patient))[0] == 431
 
 
-def test_a_large_body_before_the_next_head_does_not_count_for_it(connection: socket.socket) -> None:
+@pytest.mark.parametrize("piece", [100_000, 700])
+def test_a_head_just_within_the_limit_is_served(patient: socket.socket, piece: int) -> None:
+    head = GET[:-2] + b"X: yyyyyyyy\r\n" * 4_900 + b"\r\n"
+    assert 63_000 < len(head) < 65_536
+    for start in range(0, len(head), piece):
+        patient.sendall(head[start : start + piece])
+    assert b" 200 " in patient.recv(1 << 16)
+
+
+def test_a_large_body_before_the_next_head_does_not_count_for_it(patient: socket.socket) -> None:
     body = b'{"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}]}'
     body += b" " * (90_000 - len(body))
     head = POST.replace(b"1000", b"90000")
-    connection.sendall(head + body + GET[:10])
+    patient.sendall(head + body + GET[:10])
     time.sleep(TIMEOUT_S / 3)
-    connection.sendall(GET[10:])
+    patient.sendall(GET[10:])
     received = b""
     while not received.endswith(b'{"live":true}'):
-        received += connection.recv(1 << 16)
+        received += patient.recv(1 << 16)
     assert received.count(b"HTTP/1.1 200 OK") == 2
 
 
@@ -123,26 +145,26 @@ def test_several_requests_on_one_connection_each_have_their_time(connection: soc
         assert b" 200 " in connection.recv(1 << 16)
 
 
-def test_pipelined_requests_are_answered_in_turn(connection: socket.socket) -> None:
-    connection.sendall(GET * 3)
+def test_pipelined_requests_are_answered_in_turn(patient: socket.socket) -> None:
+    patient.sendall(GET * 3)
     received = b""
     while received.count(b'{"live":true}') < 3:
-        received += connection.recv(1 << 16)
+        received += patient.recv(1 << 16)
     assert received.count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_head_and_body_of_a_reply_come_in_one_piece(connection: socket.socket) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def test_head_and_body_of_a_reply_come_in_one_piece(patient: socket.socket) -> None:
+    patient.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for _ in range(20):
-        connection.sendall(GET)
-        reply = connection.recv(1 << 16)
+        patient.sendall(GET)
+        reply = patient.recv(1 << 16)
         assert reply.startswith(b"HTTP/1.1 200")
         assert reply.endswith(b'{"live":true}')
 
 
-def test_a_reply_without_body_comes_too(connection: socket.socket) -> None:
-    connection.sendall(GET.replace(b"GET", b"HEAD"))
-    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 ")
+def test_a_reply_without_body_comes_too(patient: socket.socket) -> None:
+    patient.sendall(GET.replace(b"GET", b"HEAD"))
+    assert patient.recv(1 << 16).startswith(b"HTTP/1.1 ")
 
 
 def test_what_is_half_received_does_not_hold_up_the_end() -> None:
