@@ -46,7 +46,7 @@ imports: $(VENV)/.dev  ## Check which package may know which
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.dev  ## Measure, and print ratios
-	$(BIN)/pytest tests/bench --benchmark-enable --benchmark-columns=min,median,max -p no:timeout
+	$(BIN)/pytest tests/bench --benchmark-enable --benchmark-columns=min,median,max --timeout=0
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/unstraggle config reference > docs/config.md
