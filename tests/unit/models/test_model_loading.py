@@ -95,7 +95,7 @@ def test_replicas_of_untrained_models_are_one_function():
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ("builtin:resnet", "must be lenet5-mnist; got 'resnet'"),
+        ("builtin:resnet", "must be one of lenet5-mnist, .*; got 'resnet'"),
         ("python:users_model", "must be python:module:factory"),
         ("python:no_such_module:make", "'no_such_module' must be importable from .*ModuleNotFoundError"),
         ("python:users_typo:make", "importing it raised .*nothing_of_that_name"),

@@ -1,4 +1,4 @@
-"""Training the model that ships with the package: seeded, resumable, minutes on two CPU cores."""
+"""Training the models that ship with the package: seeded, resumable, on two CPU cores."""
 
 from __future__ import annotations
 
@@ -17,48 +17,21 @@ import safetensors.torch
 import torch
 from rich.console import Console
 from rich.progress import Progress
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from models.augment import mixup, shift
-from models.datasets import SHIPPED, Digits
+from models.augment import crop, cutout, flip, mixup, shift
+from models.builtin import Builtin
 from models.errors import TrainingError
 from models.files import write_whole
-from models.lenet5 import DIGITS, LeNet5
-
-WEIGHTS = SHIPPED / "lenet5-mnist.safetensors"
+from models.images import Images
+from models.recipe import Recipe
+from models.registry import load_model
 
 _SEED_STRIDE = 1_000_003
 """Epoch e draws from seed + (e + 1) * this, so that no state of a generator needs to be kept to resume."""
-_EVALUATION_ROWS = 1000
-_LIBRARIES = ("torch", "numpy", "safetensors")
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How to train; together with the data and the library versions it fixes the weights.
-
-    The defaults are a compromise. Decoding wants a network whose logits change smoothly from one digit to another:
-    mixup and an unusually strong weight decay give it that. Turning or scaling the digits, and longer training, take
-    it away, for a little more accuracy on plain digits.
-
-    Attributes:
-        epochs: passes over the training digits.
-        seed: seed of everything random: initial weights, order, changes to the digits.
-        batch_rows: digits per step.
-        learning_rate: the highest one; it rises over the first tenth of the steps and falls along a cosine.
-        weight_decay: decoupled weight decay of AdamW.
-        shift_pixels: largest random shift of a digit along each axis.
-        mixup_share: share of the digits that are mixed with another one (see `models.augment.mixup`).
-    """
-
-    epochs: int = 20
-    seed: int = 0
-    batch_rows: int = 200
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.25
-    shift_pixels: float = 1.5
-    mixup_share: float = 0.2
+_EVALUATION_ROWS = 500
+_LIBRARIES = ("torch", "numpy", "safetensors", "timm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +44,24 @@ class EpochLog:
     seconds: float
 
 
-def train_lenet5_mnist(
+def train(
+    model: Builtin,
     recipe: Recipe,
-    train: Digits,
-    test: Digits,
+    train: Images,
+    test: Images,
     *,
-    out: Path = WEIGHTS,
+    out: Path,
     on_epoch: Callable[[EpochLog], None] = lambda _: None,
 ) -> list[EpochLog]:
-    """Train LeNet-5, or go on where an interrupted run with the same recipe stopped.
+    """Train a shipped model, or go on where an interrupted run with the same recipe stopped.
 
-    The test digits are only measured: the weights are those of the last epoch, whatever their accuracy.
+    The test rows are only measured: the weights are those of the last epoch, whatever their accuracy.
 
     Args:
-        recipe: how to train.
-        train: the digits to learn from.
-        test: the digits to measure accuracy on.
+        model: what to train.
+        recipe: how.
+        train: the rows to learn from.
+        test: the rows to measure accuracy on.
         out: the safetensors file to write at the end; the log goes beside it as `.log.json`, and until the
             end a checkpoint as `.checkpoint`.
         on_epoch: called after each epoch, once its checkpoint is on disk.
@@ -95,9 +70,9 @@ def train_lenet5_mnist(
         The log of every epoch.
 
     Raises:
-        TrainingError: the checkpoint beside `out` comes from another recipe, or there are too few digits.
+        TrainingError: the checkpoint beside `out` comes from another recipe, or there are too few rows.
     """
-    run = _Run(recipe, train, test, checkpoint=out.with_suffix(".checkpoint"))
+    run = _Run(model, recipe, train, test, checkpoint=out.with_suffix(".checkpoint"))
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task(
             "training", total=recipe.epochs * run.steps, completed=len(run.logs) * run.steps
@@ -107,8 +82,10 @@ def train_lenet5_mnist(
             log = run.epoch(on_step=lambda: progress.advance(task))
             run.save()
             on_epoch(log)
-    write_whole(out, safetensors.torch.save(run.model.state_dict()))
-    write_whole(out.with_suffix(".log.json"), _render_log(run))
+    served = model.deploy(run.network)
+    weights = {name: tensor.contiguous() for name, tensor in served.state_dict().items()}
+    write_whole(out, safetensors.torch.save(weights))
+    write_whole(out.with_suffix(".log.json"), _render_log(run, served))
     run.checkpoint.unlink(missing_ok=True)
     return run.logs
 
@@ -116,22 +93,27 @@ def train_lenet5_mnist(
 class _Run:
     """The state of one training run between epochs."""
 
-    def __init__(self, recipe: Recipe, train: Digits, test: Digits, *, checkpoint: Path) -> None:
+    def __init__(
+        self, model: Builtin, recipe: Recipe, train: Images, test: Images, *, checkpoint: Path
+    ) -> None:
+        self.model = model
         self.recipe = recipe
         self.checkpoint = checkpoint
         self.logs: list[EpochLog] = []
         self.steps = len(train.images) // recipe.batch_rows
         if self.steps < 1:
             raise TrainingError(
-                f"there must be at least batch_rows, {recipe.batch_rows}, training digits; "
+                f"there must be at least batch_rows, {recipe.batch_rows}, training rows; "
                 f"got {len(train.images)}"
             )
         self._train = _tensors(train)
         self._test = _tensors(test)
+        self._classes = int(self._train[1].max()) + 1
+        self._teacher = load_model(f"builtin:{recipe.teacher}").module if recipe.teacher else None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            self.model = LeNet5()
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), weight_decay=recipe.weight_decay)
+            self.network = model.make_trainable()
+        self._optimizer = torch.optim.AdamW(self.network.parameters(), weight_decay=recipe.weight_decay)
         if checkpoint.exists():
             self._restore()
 
@@ -142,7 +124,7 @@ class _Run:
         generator = torch.Generator().manual_seed(self.recipe.seed + (number + 1) * _SEED_STRIDE)
         order = torch.randperm(len(self._train[0]), generator=generator)
         batches = order[: self.steps * self.recipe.batch_rows].view(self.steps, -1)
-        self.model.train()
+        self.network.train()
         total = 0.0
         for step, rows in enumerate(batches):
             total += self._step(number * self.steps + step, rows, generator)
@@ -157,28 +139,48 @@ class _Run:
         recipe = self.recipe
         for group in self._optimizer.param_groups:
             group["lr"] = recipe.learning_rate * _schedule(step, recipe.epochs * self.steps)
-        images = shift(self._train[0][rows], pixels=recipe.shift_pixels, generator=generator)
-        targets = functional.one_hot(self._train[1][rows], len(DIGITS)).float()
-        images, targets = mixup(images, targets, share=recipe.mixup_share, generator=generator)
-        loss = functional.cross_entropy(self.model(images), targets)
+        images, targets = self._examples(rows, generator)
+        loss = functional.cross_entropy(self.network(images), targets)
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         return loss.item()
 
+    def _examples(self, rows: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Changed images, and their targets as class probabilities."""
+        recipe = self.recipe
+        images = _pixels(self._train[0][rows])
+        targets = functional.one_hot(self._train[1][rows], self._classes).float()
+        if recipe.shift_pixels:
+            images = shift(images, pixels=recipe.shift_pixels, generator=generator)
+        if recipe.crop_pixels:
+            images = crop(images, pixels=recipe.crop_pixels, generator=generator)
+        if recipe.flip:
+            images = flip(images, generator=generator)
+        if recipe.cutout_pixels:
+            images = cutout(images, pixels=recipe.cutout_pixels, generator=generator)
+        images, targets = mixup(images, targets, share=recipe.mixup_share, generator=generator)
+        if self._teacher is not None:
+            with torch.inference_mode():
+                taught = functional.softmax(self._teacher(images), dim=1)
+            targets = torch.lerp(targets, taught.clone(), recipe.teacher_share)
+        return images, targets
+
     @torch.inference_mode()
     def _accuracy(self) -> float:
-        self.model.eval()
+        self.network.eval()
         images, labels = self._test
         some = range(0, len(labels), _EVALUATION_ROWS)
-        guesses = torch.cat([self.model(images[at : at + _EVALUATION_ROWS]).argmax(1) for at in some])
+        guesses = torch.cat(
+            [self.network(_pixels(images[at : at + _EVALUATION_ROWS])).argmax(1) for at in some]
+        )
         return int((guesses == labels).sum()) / len(labels)
 
     def save(self) -> None:
         """Write the checkpoint."""
         state = {
             "recipe": asdict(self.recipe),
-            "model": self.model.state_dict(),
+            "model": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "logs": [asdict(log) for log in self.logs],
         }
@@ -193,14 +195,18 @@ class _Run:
                 f"{self.checkpoint} must come from the recipe {asdict(self.recipe)}; it comes from "
                 f"{state['recipe']}. Delete it to start over."
             )
-        self.model.load_state_dict(state["model"])
+        self.network.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [EpochLog(**log) for log in state["logs"]]
 
 
-def _tensors(digits: Digits) -> tuple[Tensor, Tensor]:
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 255
-    return images, torch.tensor(digits.labels, dtype=torch.int64)
+def _tensors(data: Images) -> tuple[Tensor, Tensor]:
+    return torch.tensor(data.images), torch.tensor(data.labels, dtype=torch.int64)
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """Bytes to float32 in [0, 1]."""
+    return images.float() / 255
 
 
 def _schedule(step: int, steps: int) -> float:
@@ -211,11 +217,11 @@ def _schedule(step: int, steps: int) -> float:
     return 0.5 + 0.5 * math.cos(math.pi * (step - rise) / max(1, steps - rise))
 
 
-def _render_log(run: _Run) -> bytes:
+def _render_log(run: _Run, served: nn.Module) -> bytes:
     log = {
-        "name": "lenet5-mnist",
+        "name": run.model.name,
         "recipe": asdict(run.recipe),
-        "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in served.parameters()),
         "test_accuracy": run.logs[-1].test_accuracy,
         "seconds": round(sum(entry.seconds for entry in run.logs), 1),
         "threads": torch.get_num_threads(),

@@ -1,0 +1,97 @@
+"""The models that ship with the package: what they are, what they are trained on and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from torch import nn
+
+from models.datasets import SHIPPED, DatasetName
+from models.lenet5 import LeNet5
+from models.recipe import Recipe
+from models.repvgg import RepVgg
+from models.vit import SmallViT
+
+
+def _as_it_is(module: nn.Module) -> nn.Module:
+    return module.eval()
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """One shipped model.
+
+    Attributes:
+        name: as in `builtin:NAME` and `unstraggle train NAME`.
+        dataset: what it is trained on.
+        make: a new network in the form in which it is served, to load the weights into.
+        recipe: how it was trained.
+        make_trainable: a new network in the form in which it is trained.
+        deploy: from the trained form to the served one.
+    """
+
+    name: str
+    dataset: DatasetName
+    make: Callable[[], nn.Module]
+    recipe: Recipe
+    make_trainable: Callable[[], nn.Module]
+    deploy: Callable[[nn.Module], nn.Module] = _as_it_is
+
+    @property
+    def weights(self) -> Path:
+        """The safetensors file; the log lies beside it."""
+        return SHIPPED / f"{self.name}.safetensors"
+
+
+LENET5 = Builtin(
+    name="lenet5-mnist",
+    dataset="mnist",
+    make=LeNet5,
+    make_trainable=LeNet5,
+    # A compromise. Decoding wants a network whose logits change smoothly from one digit to another: mixup and an
+    # unusually strong weight decay give it that. Turning or scaling the digits, and longer training, take it away,
+    # for a little more accuracy on plain digits.
+    recipe=Recipe(epochs=20, learning_rate=3e-3, weight_decay=0.25, shift_pixels=1.5, mixup_share=0.2),
+)
+
+REPVGG = Builtin(
+    name="repvgg-cifar10",
+    dataset="cifar10",
+    make=lambda: RepVgg().merged(),
+    make_trainable=RepVgg,
+    deploy=lambda module: cast("RepVgg", module).merged(),
+    recipe=Recipe(
+        epochs=30,
+        batch_rows=125,
+        learning_rate=3e-3,
+        weight_decay=0.1,
+        crop_pixels=4,
+        flip=True,
+        mixup_share=0.5,
+    ),
+)
+
+VIT = Builtin(
+    name="vit-cifar10",
+    dataset="cifar10",
+    make=SmallViT,
+    make_trainable=SmallViT,
+    recipe=Recipe(
+        epochs=40,
+        batch_rows=125,
+        learning_rate=1e-3,
+        weight_decay=0.1,
+        crop_pixels=4,
+        flip=True,
+        mixup_share=0.5,
+        teacher="repvgg-cifar10",
+        teacher_share=0.7,
+    ),
+)
+
+BUILTINS: Mapping[str, Builtin] = MappingProxyType({model.name: model for model in (LENET5, REPVGG, VIT)})
+"""Every shipped model by name."""
