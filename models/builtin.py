@@ -6,19 +6,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
 from models.datasets import SHIPPED, DatasetName
 from models.lenet5 import LeNet5
 from models.recipe import Recipe
-from models.repvgg import RepVgg
-from models.vit import SmallViT
+
+if TYPE_CHECKING:
+    from models.repvgg import RepVgg
 
 
 def _as_it_is(module: nn.Module) -> nn.Module:
     return module.eval()
+
+
+def _repvgg() -> RepVgg:
+    from models.repvgg import (
+        RepVgg,
+    )  # timm takes a second to import, and workers of other models do without it
+
+    return RepVgg()
+
+
+def _vit() -> nn.Module:
+    from models.vit import SmallViT
+
+    return SmallViT()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +76,8 @@ LENET5 = Builtin(
 REPVGG = Builtin(
     name="repvgg-cifar10",
     dataset="cifar10",
-    make=lambda: RepVgg().merged(),
-    make_trainable=RepVgg,
+    make=lambda: _repvgg().merged(),
+    make_trainable=_repvgg,
     deploy=lambda module: cast("RepVgg", module).merged(),
     recipe=Recipe(
         epochs=30,
@@ -78,8 +93,8 @@ REPVGG = Builtin(
 VIT = Builtin(
     name="vit-cifar10",
     dataset="cifar10",
-    make=SmallViT,
-    make_trainable=SmallViT,
+    make=_vit,
+    make_trainable=_vit,
     recipe=Recipe(
         epochs=40,
         batch_rows=125,
