@@ -80,13 +80,13 @@ REPVGG = Builtin(
     make_trainable=_repvgg,
     deploy=lambda module: cast("RepVgg", module).merged(),
     recipe=Recipe(
-        epochs=30,
+        epochs=14,
         batch_rows=125,
-        learning_rate=3e-3,
+        learning_rate=4e-3,
         weight_decay=0.1,
-        crop_pixels=4,
+        crop_pixels=3,
         flip=True,
-        mixup_share=0.5,
+        mixup_share=0.3,
     ),
 )
 

@@ -12,8 +12,8 @@ from models.cifar10 import CIFAR10_CLASSES, CIFAR10_MEAN, CIFAR10_STD
 from models.normalise import Normalise
 
 _BLOCKS = (
-    (32, 1), (32, 1),
-    (64, 2), (64, 1), (64, 1),
+    (32, 1),
+    (64, 2), (64, 1),
     (128, 2), (128, 1), (128, 1),
     (256, 2), (256, 1),
 )  # fmt: skip
