@@ -22,7 +22,7 @@ class BerrutParams(LinearParams):
     """Berrut rational interpolation both ways.
 
     Sources: Jahani-Nezhad and Maddah-Ali, "Berrut Approximated Coded Computing" (BACC); Soleymani et al.,
-    "ApproxIFER", AAAI 2022, for stragglers without wrong replicas.
+    "ApproxIFER", AAAI 2022. Wrong arrivals are found as `coding.wrong` has it, not by ApproxIFER's locator.
     """
 
     kind: Literal["berrut"] = "berrut"
@@ -48,4 +48,6 @@ def _build(params: BerrutParams, rows: int) -> LinearCode:
         answers = berrut_matrix(nodes, alpha)
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
-    return LinearCode(size, berrut_matrix(alpha, beta), operators, ranks_by_need(beta, alpha))
+    encoding = berrut_matrix(alpha, beta)
+    wrong_arrivals = params.wrong_arrivals(size, encoding, beta)
+    return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha), wrong_arrivals)

@@ -59,4 +59,5 @@ def _build(params: LetccParams, rows: int) -> LinearCode:
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
     encoding = SmoothingSpline(alpha, params.lambda_enc).at(beta)
-    return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha))
+    wrong_arrivals = params.wrong_arrivals(size, encoding, beta)
+    return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha), wrong_arrivals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +18,7 @@ from coding.error_estimate import ErrorOperators
 from coding.errors import BadParameter, NotDecodable
 from coding.products import gram, multiply, product
 from coding.scheme import Array, Decoded, TaskSpec
+from coding.wrong import WrongArrivals
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -56,10 +57,18 @@ class LinearCode:
     The error estimates (`coding.error_estimate`) come from a second such product of r rows, r <= |F|, and from
     the inner products between these; both are left until somebody asks. A group of one is exact: every payload
     is the query itself, the first arrival is the answer, and its error is 0.
+
+    Where wrong arrivals are looked for (`coding.wrong`), each group is decoded from those of its arrivals that are
+    not found wrong, so that groups which share their arrivals may be read by different matrices.
     """
 
     def __init__(
-        self, size: CodeSize, encoding: Array, operators: OperatorBuilder, ranks: Sequence[int]
+        self,
+        size: CodeSize,
+        encoding: Array,
+        operators: OperatorBuilder,
+        ranks: Sequence[int],
+        wrong_arrivals: WrongArrivals | None = None,
     ) -> None:
         """Combine a code's numbers with its matrices.
 
@@ -69,10 +78,12 @@ class LinearCode:
             operators: builds the decode operators of a set of arrivals; called once for each set that is
                 not in the cache.
             ranks: how well a group can do without each task's arrival (`coding.need`).
+            wrong_arrivals: finds arrivals to leave out; None believes them all.
         """
         self._size = size
         self._encoding = encoding
         self._operators = operators
+        self._wrong_arrivals = wrong_arrivals
         slots = frozenset(range(size.k))
         self._slots = slots
         self._slot_order = tuple(range(size.k))
@@ -130,7 +141,8 @@ class LinearCode:
             outputs: task index to that task's arrival, each of shape (g, ...), floating point.
 
         Returns:
-            All slots, with outputs of shape (K, g, ...) and errors of shape (K, g), in the arrivals' dtype.
+            All slots, with outputs of shape (K, g, ...) and errors of shape (K, g), in the arrivals' dtype, and
+            which arrivals of each group were found wrong.
 
         Raises:
             NotDecodable: fewer arrivals than the floor.
@@ -143,9 +155,59 @@ class LinearCode:
         arrivals = [outputs[index] for index in survivors]
         shape = require_one_shape(arrivals)
         columns = _concatenated(arrivals).reshape(len(survivors), arrivals[0].size)
+        if self._wrong_arrivals is None:
+            return self._decode_all(survivors, columns, shape)
+        groups = shape[0]
+        values = columns.reshape(len(survivors), groups, math.prod(shape[1:]))
+        require_floating("arrivals", values.dtype)
+        wrong = self._wrong_arrivals.find(survivors, values)
+        if not wrong:
+            return self._decode_all(survivors, columns, shape)
+        if len(set(wrong)) == 1:
+            right = [row for row, task in enumerate(survivors) if task not in wrong[0]]
+            believed = tuple(survivors[row] for row in right)
+            return replace(self._decode_all(believed, columns[right], shape), wrong=wrong)
+        return self._decode_apart(survivors, values, shape, wrong)
+
+    def _decode_all(self, survivors: tuple[int, ...], columns: Array, shape: tuple[int, ...]) -> Decoded:
+        """Decode groups from all of these arrivals, shape (|F|, g * width)."""
         decoder = self._decoder(survivors, columns.dtype)
         answers = decoder.answers(columns).reshape(self._size.k, *shape)
         return Decoded(self._slot_order, answers, partial(decoder.error, columns, shape[0]))
+
+    def _decode_apart(
+        self,
+        survivors: tuple[int, ...],
+        values: Array,
+        shape: tuple[int, ...],
+        wrong: tuple[frozenset[int], ...],
+    ) -> Decoded:
+        """Decode groups of which different arrivals are wrong, those with the same ones together.
+
+        Args:
+            survivors: the arrivals' tasks, ascending.
+            values: shape (|F|, g, width).
+            shape: (g, ...).
+            wrong: which tasks to leave out, for each group.
+        """
+        answers = np.empty((self._size.k, *shape), values.dtype)
+        parts: list[tuple[list[int], Decoded]] = []
+        for dropped in sorted(set(wrong), key=sorted):
+            members = [group for group, found in enumerate(wrong) if found == dropped]
+            right = [row for row, task in enumerate(survivors) if task not in dropped]
+            some = np.ascontiguousarray(values[np.ix_(right, members)]).reshape(len(right), -1)
+            believed = tuple(survivors[row] for row in right)
+            part = self._decode_all(believed, some, (len(members), *shape[1:]))
+            answers[:, members] = part.outputs
+            parts.append((members, part))
+        return Decoded(self._slot_order, answers, partial(self._joined_errors, parts, shape[0]), wrong)
+
+    def _joined_errors(self, parts: Sequence[tuple[list[int], Decoded]], groups: int) -> Array:
+        """Errors of g groups, shape (K, g), from those of the parts that they were decoded in."""
+        errors = np.empty((self._size.k, groups), parts[0][1].outputs.dtype)
+        for members, part in parts:
+            errors[:, members] = part.error
+        return errors
 
     def _build_decoder(self, survivors: tuple[int, ...], dtype: np.dtype[np.floating]) -> _Decoder:
         require_floating("arrivals", dtype)

@@ -9,6 +9,8 @@ from coding.checks import require_choice
 from coding.code_size import CodeSize
 from coding.ordering import ORDERS, OrderName
 from coding.output_domain import OutputDomain, OutputDomainName
+from coding.scheme import Array
+from coding.wrong import WrongArrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,9 @@ class LinearParams:
     """nearest puts similar queries next to each other on the curve; none keeps the order of arrival."""
     floor: int | None = None
     """Fewest arrivals to answer from at the deadline; null means half of k, rounded up."""
+    max_wrong: int = 0
+    """Arrivals of a group that may be wrong, from replicas that are broken or lie: as many are looked for and left
+    out. Each needs two arrivals more than k, so at most (wait_for - k) / 2; 0 believes every replica."""
 
     def __post_init__(self) -> None:
         """Check every rule.
@@ -37,11 +42,24 @@ class LinearParams:
         Raises:
             BadParameter: one is broken; the message names field, rule and value.
         """
-        CodeSize.checked(self.k, self.n, self.wait_for, self.floor)
+        CodeSize.checked(self.k, self.n, self.wait_for, self.floor, self.max_wrong)
         require_choice("output_domain", self.output_domain, tuple(OutputDomain))
         require_choice("order", self.order, ORDERS)
 
     @property
     def size(self) -> CodeSize:
         """The numbers of a full group, the floor filled in."""
-        return CodeSize.checked(self.k, self.n, self.wait_for, self.floor)
+        return CodeSize.checked(self.k, self.n, self.wait_for, self.floor, self.max_wrong)
+
+    def wrong_arrivals(self, size: CodeSize, encoding: Array, nodes: Array) -> WrongArrivals | None:
+        """What finds wrong arrivals of a code; None where none are looked for.
+
+        Args:
+            size: the code's numbers.
+            encoding: E, shape (N, K).
+            nodes: beta, shape (N,).
+        """
+        if size.max_wrong == 0:
+            return None
+        shifted = self.output_domain != "as_is"
+        return WrongArrivals(encoding, nodes, most=size.max_wrong, offset_free=shifted)

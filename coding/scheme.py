@@ -47,11 +47,14 @@ class Decoded:
         slots: the answered slots, ascending; s of them.
         outputs: shape (s, g, ...), one model output per answered slot and group.
         estimate: computes `error`, which costs about as much as the answers.
+        wrong: for each of the g groups, the tasks whose arrivals were found wrong and had no part in its answers.
+            Empty, without an entry for any group, where the scheme did not look for wrong arrivals.
     """
 
     slots: tuple[int, ...]
     outputs: Array
     estimate: Callable[[], Array] = field(repr=False, compare=False)
+    wrong: tuple[frozenset[int], ...] = ()
 
     @cached_property
     def error(self) -> Array:

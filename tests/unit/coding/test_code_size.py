@@ -33,6 +33,13 @@ def test_one_row_needs_one_arrival_even_where_groups_are_of_one() -> None:
     assert CodeSize.checked(1, 5, 4, 2).for_rows(1) == CodeSize(k=1, n=5, wait_for=1, floor=1)
 
 
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_a_small_group_still_has_two_arrivals_to_spare_for_each_wrong_one(rows: int) -> None:
+    size = CodeSize.checked(8, 14, 12, None, 2).for_rows(rows)
+    assert size.max_wrong == 2
+    assert rows + 2 * size.max_wrong <= size.wait_for <= size.n
+
+
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
@@ -42,6 +49,9 @@ def test_one_row_needs_one_arrival_even_where_groups_are_of_one() -> None:
         ((8, 12, 0, None), r"wait_for must be between 1 and n \(12\), got 0"),
         ((8, 12, 10, 11), r"floor must be between 1 and wait_for \(10\), got 11"),
         ((8, 12, 10, 0), r"floor must be between 1 and wait_for \(10\), got 0"),
+        ((8, 12, 10, None, 2), r"max_wrong must be between 0 and \(wait_for - k\) / 2 \(1\), got 2"),
+        ((8, 12, 6, None, 1), r"max_wrong must be between 0 and \(wait_for - k\) / 2 \(0\), got 1"),
+        ((8, 12, 10, None, -1), r"max_wrong must be between 0 and \(wait_for - k\) / 2 \(1\), got -1"),
         ((True, 12, 10, None), r"k must be an integer, got True"),
         ((8, "12", 10, None), r"n must be an integer, got '12'"),
         ((8, 12, 10.0, None), r"wait_for must be an integer, got 10.0"),

@@ -44,6 +44,7 @@ def test_the_defaults_are_those_of_the_reference_configuration() -> None:
         "output_domain": "logits",
         "order": "nearest",
         "floor": None,
+        "max_wrong": 0,
     }
     assert BerrutParams().size == LetccParams().size
     assert (ReplicationParams().copies, HedgedParams().copies, HedgedParams().delay_ms) == (2, 2, 100.0)
