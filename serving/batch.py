@@ -72,6 +72,7 @@ class Batch:
         self._seats: list[tuple[Seat, ...]] = []
         self._flight: Flight | None = None
         self._errors: list[list[TransportError]] = [[] for _ in groups]
+        self._checked: set[int] = set()
 
     async def run(self) -> None:
         """Encode, send, and answer every query as soon as its group allows; resolves them all."""
@@ -163,21 +164,47 @@ class Batch:
         arrivals = self._arrivals[position]
         decoded = self._scheme.decode(arrivals)
         outputs = self._stages.domain.to_client(decoded.outputs)
-        silent = [seat.replica for task, seat in enumerate(self._seats[position]) if task not in arrivals]
-        missing = tuple(replica.name for replica in sorted(silent, key=lambda replica: replica.number))
+        missing = self._names(position, set(range(len(self._scheme.tasks))) - arrivals.keys())
+        wrong = self._check(position, decoded.wrong)
         tasks = self._scheme.tasks
-        served = [tasks[task].serves for task in arrivals]
+        served = [tasks[task].serves for task in arrivals if task not in wrong]
+        wrong_names = self._names(position, wrong)
         for index, slot in enumerate(decoded.slots):
             if slot in progress.answer:
                 provenance = Provenance(
                     obtained=self._obtained(slot, arrivals),
                     replicas_used=sum([slot in serves for serves in served]),
                     missing=missing,
+                    wrong=wrong_names,
                     degraded=slot in progress.degraded,
                     error_estimate=float(decoded.error[index, 0]),
                 )
                 self._resolve(self._groups[position].queries[slot], Answer(outputs[index, 0], provenance))
         self._stages.observer.stage_done("decode", perf_counter() - started)
+
+    def _check(self, position: int, found: Sequence[frozenset[int]]) -> frozenset[int]:
+        """The tasks of a group whose arrivals were found wrong; their replicas are told of it, once for each group.
+
+        Args:
+            position: the group's.
+            found: what the scheme found; empty where it did not look.
+        """
+        if not found:
+            return frozenset()
+        (wrong,) = found
+        if position not in self._checked:
+            self._checked.add(position)
+            seats = self._seats[position]
+            self._stages.replicas.arrivals_checked(
+                right=[seats[task].replica for task in self._arrivals[position] if task not in wrong],
+                wrong=[seats[task].replica for task in sorted(wrong)],
+            )
+        return wrong
+
+    def _names(self, position: int, tasks: Iterable[int]) -> tuple[str, ...]:
+        """The replicas of these tasks, in the order of the ring."""
+        replicas = [self._seats[position][task].replica for task in tasks]
+        return tuple(replica.name for replica in sorted(replicas, key=lambda replica: replica.number))
 
     def _obtained(self, slot: int, arrivals: Iterable[int]) -> Obtained:
         """By its own replica alone, by the first of several copies, by a hedge, or by decoding."""

@@ -76,6 +76,10 @@ class PrometheusObserver:
             "unstraggle_replica_skipped_tasks", "Tasks not sent: replica down, ejected or backlogged.",
             ["replica"], registry=new,
         )  # fmt: skip
+        self._wrong = Counter(
+            "unstraggle_replica_wrong_arrivals", "Arrivals found wrong and left out, by replica.", ["replica"],
+            registry=new,
+        )  # fmt: skip
         self._state = Gauge(
             "unstraggle_replica_state", "1 for the state that the replica is in.", ["replica", "state"],
             registry=new,
@@ -93,6 +97,7 @@ class PrometheusObserver:
         self._pending = Gauge("unstraggle_pending_rows", "Rows whose callers wait.", registry=new)
         for replica in replicas:
             self._skipped.labels(replica)
+            self._wrong.labels(replica)
             self.replica_state(replica, "starting")
 
     def watch_pending(self, count: Callable[[], int]) -> None:
@@ -134,6 +139,10 @@ class PrometheusObserver:
         self._row_series(provenance.obtained, provenance.degraded).inc()
         if provenance.obtained == "decoded":
             self._error.observe(provenance.error_estimate)
+
+    def arrival_wrong(self, replica: str) -> None:
+        """Count a wrong arrival."""
+        self._wrong.labels(replica).inc()
 
     def replica_state(self, replica: str, state: State) -> None:
         """Set the replica's state."""

@@ -33,5 +33,8 @@ class Observer(Protocol):
     def request_done(self, outcome: str, seconds: float) -> None:
         """A request ended: "ok", or the class of its error."""
 
+    def arrival_wrong(self, replica: str) -> None:
+        """A replica's arrival was found wrong and left out."""
+
     def replica_state(self, replica: str, state: State) -> None:
         """A replica changed state."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import structlog
@@ -17,9 +18,17 @@ from serving.transport.base import Transport
 
 _log = structlog.get_logger(__name__)
 
+WRONG_LOG_INTERVAL_S = 10.0
+"""The log tells of a replica's wrong arrivals once in this time, with their number since."""
+
 
 class Replica:
-    """One replica: its name, its health, its open calls and, while it is up, the way to reach it."""
+    """One replica: its name, its health, its open calls and, while it is up, the way to reach it.
+
+    Attributes:
+        wrong_unlogged: its wrong arrivals since the log last told of one.
+        quiet_until: the loop's time until which the log tells of no more.
+    """
 
     def __init__(self, number: int, name: str, health: Health) -> None:
         self.number = number
@@ -27,6 +36,8 @@ class Replica:
         self.health = health
         self.transport: Transport | None = None
         self.in_flight = 0
+        self.wrong_unlogged = 0
+        self.quiet_until = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +69,14 @@ class ReplicaSet:
         self._clock = clock
         self._observer = observer
         hang_after_s = settings.hang_after_ms / 1000
-        self._ring = [Replica(number, name, Health(hang_after_s)) for number, name in enumerate(names)]
+        self._ring = [
+            Replica(
+                number,
+                name,
+                Health(hang_after_s, settings.wrong_before_ejection, settings.wrong_ejection_s),
+            )
+            for number, name in enumerate(names)
+        ]
         self._turn = 0
         self._deal = np.random.default_rng(0)
         self._wake = asyncio.Event()
@@ -181,6 +199,24 @@ class ReplicaSet:
         self._note(replica, before)
         self._changed()
 
+    def arrivals_checked(self, right: Iterable[Replica], wrong: Iterable[Replica]) -> None:
+        """A group's arrivals were looked at, and these replicas' were found right and wrong."""
+        now = self._clock()
+        for replica in right:
+            self._check(replica, now, wrong=False)
+        for replica in wrong:
+            self._observer.arrival_wrong(replica.name)
+            replica.wrong_unlogged += 1
+            if now >= replica.quiet_until:
+                _log.warning("wrong_arrivals", replica=replica.name, count=replica.wrong_unlogged)
+                replica.quiet_until, replica.wrong_unlogged = now + WRONG_LOG_INTERVAL_S, 0
+            self._check(replica, now, wrong=True)
+
+    def _check(self, replica: Replica, now: float, *, wrong: bool) -> None:
+        before = replica.health.state
+        replica.health.on_checked(now, wrong=wrong, may_eject=self._may_eject())
+        self._note(replica, before, reason="wrong arrivals")
+
     def attach(self, number: int, transport: Transport) -> None:
         """A replica can be reached from now on; it serves once it says that it is ready."""
         replica = self._ring[number]
@@ -227,10 +263,8 @@ class ReplicaSet:
             self._note(replica, before)
         async with asyncio.TaskGroup() as probes:
             for replica in self._ring:
-                if (
-                    replica.health.state in ("starting", "suspect", "ejected")
-                    and replica.transport is not None
-                ):
+                doubtful = replica.health.state in ("starting", "suspect", "ejected")
+                if doubtful and replica.transport is not None and not replica.health.is_held(self._clock()):
                     probes.create_task(self._decide(replica, replica.transport))
 
     async def _decide(self, replica: Replica, transport: Transport) -> None:

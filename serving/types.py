@@ -126,6 +126,7 @@ class Provenance:
         obtained: own replica, first copy, hedge or decoded.
         replicas_used: number of replicas whose answers went into it.
         missing: names of the replicas that were asked and had not answered.
+        wrong: names of the replicas whose answers were found wrong and left out.
         degraded: answered at the deadline, or after failures, from fewer arrivals than the scheme wants.
         error_estimate: estimated distance from the uncoded model's output (see `coding.scheme.Decoded`).
     """
@@ -133,6 +134,7 @@ class Provenance:
     obtained: Obtained
     replicas_used: int
     missing: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
     degraded: bool = False
     error_estimate: float = 0.0
 

@@ -1,4 +1,4 @@
-"""Settings of the workers' fault injection: which slowdowns and failures to draw, and from which seed."""
+"""Settings of the workers' fault injection: which slowdowns, failures and lies to draw, and from which seed."""
 
 from __future__ import annotations
 
@@ -89,6 +89,31 @@ DelaySettings = Annotated[
 ]
 
 
+class NoCorruption(_Strict):
+    """Answers as the model gives them."""
+
+    kind: Literal["none"] = "none"
+
+
+class NoiseCorruption(_Strict):
+    """Gaussian noise on every output."""
+
+    kind: Literal["noise"] = "noise"
+    sigma: float = Field(default=10.0, gt=0)
+    """Standard deviation of the noise, in the units of the outputs."""
+
+
+class SignFlipCorruption(_Strict):
+    """Every output with the opposite sign."""
+
+    kind: Literal["sign-flip"] = "sign-flip"
+
+
+CorruptionSettings = Annotated[
+    NoCorruption | NoiseCorruption | SignFlipCorruption, Field(discriminator="kind")
+]
+
+
 class FaultSettings(_Strict):
     """Seeded fault injection in the workers. Off unless `enabled`."""
 
@@ -102,5 +127,7 @@ class FaultSettings(_Strict):
     """Time added to each call, drawn anew for each."""
     error_share: float = Field(default=0.0, ge=0, le=1)
     """Share of calls that are answered with status 500."""
+    corruption: CorruptionSettings = NoCorruption()
+    """What is wrong with the answers, all of them, of the replicas that are disturbed: they lie."""
     stop: bool = False
     """Accept calls and never answer them."""

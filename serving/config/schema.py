@@ -62,6 +62,10 @@ class _Replicas(_Section):
     """Longest wait for a probe; below probe_interval_ms, so that probes never pile up."""
     max_ejected_share: float = Field(default=0.5, ge=0, le=1)
     """At most this share of the replicas is ejected at once; overload must not look like failure."""
+    wrong_before_ejection: int = Field(default=3, ge=1, le=10)
+    """With scheme.max_wrong: a replica is ejected when so many of its last 10 arrivals were found wrong."""
+    wrong_ejection_s: float = Field(default=30.0, gt=0)
+    """How long such a replica is sent nothing, whatever it answers to probes; each relapse doubles it."""
 
 
 class LocalReplicas(_Replicas):

@@ -13,6 +13,7 @@ _HEADERS: Final = {
     "obtained": "Unstraggle-Obtained",
     "replicas_used": "Unstraggle-Replicas-Used",
     "replicas_missing": "Unstraggle-Replicas-Missing",
+    "replicas_wrong": "Unstraggle-Replicas-Wrong",
     "degraded": "Unstraggle-Degraded",
     "error_estimate": "Unstraggle-Error-Estimate",
 }
@@ -26,6 +27,7 @@ def provenance_parameters(rows: Sequence[Provenance]) -> dict[str, Parameter]:
         obtained: the ways its rows were obtained, comma-joined and sorted.
         replicas_used: the smallest number of replicas behind any row.
         replicas_missing: names of replicas that had not answered, comma-joined and sorted; absent where none.
+        replicas_wrong: names of replicas whose answers were found wrong and left out, likewise.
         degraded: whether any row is; `degraded_rows` counts them and is absent where none.
         error_estimate: the largest over the rows, to 6 significant digits; absent where one is not finite.
     """
@@ -38,6 +40,9 @@ def provenance_parameters(rows: Sequence[Provenance]) -> dict[str, Parameter]:
     missing = sorted({name for row in rows for name in row.missing})
     if missing:
         parameters["replicas_missing"] = ",".join(missing)
+    wrong = sorted({name for row in rows for name in row.wrong})
+    if wrong:
+        parameters["replicas_wrong"] = ",".join(wrong)
     degraded_rows = sum(row.degraded for row in rows)
     parameters["degraded"] = degraded_rows > 0
     if degraded_rows:

@@ -92,6 +92,7 @@ class ModelService:
         async with self._slots:
             await self._faults.undergo(fault)
             outputs = await asyncio.get_running_loop().run_in_executor(self._executor, self._predict, rows)
+        outputs = fault.corrupted(outputs)
         output = self._metadata.outputs[0]
         return InferResponse(
             model_name=self._metadata.name,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serving.config.faults import (
     BimodalDelay,
     ConstantDelay,
+    CorruptionSettings,
     ExponentialDelay,
     FaultSettings,
     InferenceTraceDelay,
     LognormalDelay,
+    NoCorruption,
     NoDelay,
+    NoiseCorruption,
     ParetoDelay,
+    SignFlipCorruption,
 )
 from serving.errors import ServingError
 
@@ -42,10 +47,26 @@ class Fault:
     Attributes:
         delay_s: time added to it, seconds.
         error: whether it fails after that time.
+        corruption: what is wrong with its answer.
+        key: (seed, replica, call), from which the answer's noise is drawn.
     """
 
     delay_s: float
     error: bool
+    corruption: CorruptionSettings = field(default_factory=NoCorruption)
+    key: tuple[int, int, int] = (0, 0, 0)
+
+    def corrupted(self, outputs: NDArray[Any]) -> NDArray[Any]:
+        """What the call answers instead of the model's outputs, shape (b, ...); in their dtype."""
+        if isinstance(self.corruption, SignFlipCorruption):
+            return -outputs
+        if isinstance(self.corruption, NoiseCorruption):
+            seed, replica, call = self.key
+            # A stream apart from that of delays and errors, which thus are the same with and without noise.
+            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(replica, call, 1)))
+            noise = rng.normal(0.0, self.corruption.sigma, outputs.shape)
+            return (outputs + noise).astype(outputs.dtype)
+        return outputs
 
 
 def draw(settings: FaultSettings, replica: int, call: int) -> Fault:
@@ -66,7 +87,12 @@ def draw(settings: FaultSettings, replica: int, call: int) -> Fault:
         return Fault(delay_s=0.0, error=False)
     rng = np.random.default_rng(np.random.SeedSequence(settings.seed, spawn_key=(replica, call)))
     error = bool(rng.random() < settings.error_share)
-    return Fault(delay_s=_DELAYS_MS[type(settings.delay)](settings.delay, rng) / 1000, error=error)
+    return Fault(
+        delay_s=_DELAYS_MS[type(settings.delay)](settings.delay, rng) / 1000,
+        error=error,
+        corruption=settings.corruption,
+        key=(settings.seed, replica, call),
+    )
 
 
 class FaultInjector:

@@ -23,13 +23,14 @@ def test_rows_that_differ() -> None:
     rows = [
         Provenance("direct", 1),
         Provenance("decoded", 8, ("b",), degraded=True, error_estimate=2.5),
-        Provenance("decoded", 10, ("c", "a"), error_estimate=0.5),
+        Provenance("decoded", 10, ("c", "a"), ("e", "d"), error_estimate=0.5),
         Provenance("decoded", 8, ("b",), degraded=True, error_estimate=1234567.8),
     ]
     assert provenance_parameters(rows) == {
         "obtained": "decoded,direct",
         "replicas_used": 1,
         "replicas_missing": "a,b,c",
+        "replicas_wrong": "d,e",
         "degraded": True,
         "degraded_rows": 2,
         "error_estimate": 1234570.0,

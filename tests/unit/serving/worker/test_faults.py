@@ -13,7 +13,9 @@ from serving.config.faults import (
     InferenceTraceDelay,
     LognormalDelay,
     NoDelay,
+    NoiseCorruption,
     ParetoDelay,
+    SignFlipCorruption,
 )
 from serving.worker.faults import Fault, FaultInjector, InjectedError, draw
 
@@ -111,6 +113,34 @@ def test_the_same_calls_fail_whatever_the_delays():
 )
 def test_nothing_happens_where_faults_are_off(spared):
     assert draw(spared, 2, 0) == Fault(delay_s=0, error=False)
+
+
+def test_noise_has_the_promised_size_and_is_the_same_for_the_same_call():
+    noisy = settings(corruption=NoiseCorruption(sigma=3), seed=5)
+    outputs = np.full((200, 10), 7, np.float32)
+    first = draw(noisy, 2, 0).corrupted(outputs)
+    assert first.dtype == np.float32
+    assert (first - 7).std() == pytest.approx(3, rel=0.05)
+    assert (first - 7).mean() == pytest.approx(0, abs=0.3)
+    np.testing.assert_array_equal(draw(noisy, 2, 0).corrupted(outputs), first)
+    for replica, call in ((1, 0), (2, 1)):
+        assert (draw(noisy, replica, call).corrupted(outputs) != first).mean() > 0.9
+
+
+def test_a_lie_changes_neither_delays_nor_errors():
+    delay = LognormalDelay(median_ms=50, sigma=1)
+    lying = [
+        draw(settings(delay=delay, error_share=0.5, corruption=NoiseCorruption()), 0, j) for j in range(50)
+    ]
+    honest = [draw(settings(delay=delay, error_share=0.5), 0, j) for j in range(50)]
+    assert [(f.delay_s, f.error) for f in lying] == [(f.delay_s, f.error) for f in honest]
+
+
+def test_signs_flip_only_at_the_replicas_that_lie():
+    lying = settings(corruption=SignFlipCorruption(), replicas=(1,))
+    outputs = np.array([[1.0, -2.0]], np.float32)
+    np.testing.assert_array_equal(draw(lying, 1, 0).corrupted(outputs), [[-1.0, 2.0]])
+    assert draw(lying, 0, 0).corrupted(outputs) is outputs
 
 
 @pytest.mark.looptime
