@@ -1,6 +1,7 @@
 """Which arrivals are wrong: not missing but false, from a replica that is broken or lies.
 
-Two locators. Both are told how many arrivals to drop, and both see arrivals of any number of outputs.
+Two locators. Both are told how many arrivals to drop, and both see arrivals of any number of outputs. The server,
+which is not told, uses the test of `coding.wrong` instead; these are here to compare it with.
 
 `implausible` is ours. It takes the curve through the arrivals for a path whose second derivative is white noise,
 observed with a little noise, which is the model behind the smoothing spline (Wahba 1978). Then
