@@ -46,7 +46,7 @@ usual size, such as a sign flip, is told from an honest one only where arrivals 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations
 from math import comb
@@ -68,6 +68,7 @@ ROUNDING = 1e-4
 """The same in a group of one, whose honest answers differ by rounding alone."""
 MOST_SETS = 5_000
 """Sets of arrivals of one size that are weighed one by one; beyond it, sets grow by one arrival at a time."""
+_CACHE_BYTES = 16 * 1024 * 1024
 
 
 def covariance(encoding: Array, nodes: Array) -> Floats:
@@ -115,7 +116,10 @@ class WrongArrivals:
         self._k = encoding.shape[1]
         self._most = most
         self._offset_free = offset_free
-        self._evidence: Callable[[tuple[int, ...], int], _Evidence] = lru_cache(maxsize=128)(
+        sets = max(1, min(MOST_SETS, comb(len(encoding), most)))
+        bytes_each = 8 * (most * most + 1) * sets
+        held = max(16, _CACHE_BYTES // bytes_each)
+        self._evidence: Callable[[tuple[int, ...], int], _Evidence] = lru_cache(maxsize=held)(
             self._build_evidence
         )
 
@@ -163,7 +167,7 @@ class _Evidence:
         m = len(precision)
         self._sizes = range(1, most + 1)
         self._weighers = {
-            size: _Weigher(precision, _all_sets(m, size))
+            size: _Weigher(precision, *_all_sets(m, size))
             for size in self._sizes
             if comb(m, size) <= MOST_SETS
         }
@@ -189,20 +193,27 @@ class _Evidence:
     def _grown(self, chosen: tuple[int, ...]) -> _Weigher:
         """The sets that have one arrival more than this one."""
         rest = [position for position in range(len(self._precision)) if position not in chosen]
-        return _Weigher(self._precision, np.array([sorted((*chosen, position)) for position in rest]))
+        sets = np.array([sorted((*chosen, position)) for position in rest])
+        return _Weigher(self._precision, sets, _entries(len(self._precision), sets))
 
 
 class _Weigher:
     """Weighs sets of one size: everything that does not depend on the answers is computed once."""
 
-    def __init__(self, precision: Floats, sets: NDArray[np.intp]) -> None:
-        """Prepare the sets D, shape (s, d)."""
+    def __init__(self, precision: Floats, sets: NDArray[np.intp], entries: NDArray[np.intp]) -> None:
+        """Prepare the sets D.
+
+        Args:
+            precision: A, shape (m, m).
+            sets: shape (s, d).
+            entries: where each set's block lies in a matrix like A, shape (s, d * d).
+        """
         blocks = precision[sets[:, :, None], sets[:, None, :]]
         self._sets = sets
         self._inverses = np.linalg.inv(blocks)
         self._volumes = np.linalg.slogdet(blocks)[1]
         self._flat = self._inverses.reshape(len(sets), -1)
-        self._entries = (sets[:, :, None] * len(precision) + sets[:, None, :]).reshape(len(sets), -1)
+        self._entries = entries
         self._freedom = len(precision) - sets.shape[1]
 
     def best(self, products: Floats, misfit: float) -> tuple[tuple[int, ...], float]:
@@ -223,7 +234,12 @@ class _Weigher:
 
 
 @lru_cache(maxsize=256)
-def _all_sets(m: int, size: int) -> NDArray[np.intp]:
-    """Every set of `size` of m positions, shape (C(m, size), size)."""
-    sets: Sequence[tuple[int, ...]] = list(combinations(range(m), size))
-    return np.array(sets, np.intp)
+def _all_sets(m: int, size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Every set of `size` of m positions, shape (C(m, size), size), and where their blocks lie."""
+    sets = np.array(list(combinations(range(m), size)), np.intp)
+    return sets, _entries(m, sets)
+
+
+def _entries(m: int, sets: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Flat indices, in a matrix of m rows, of each set's block of d rows and columns; shape (s, d * d)."""
+    return (sets[:, :, None] * m + sets[:, None, :]).reshape(len(sets), -1)
