@@ -208,13 +208,14 @@ class _Weigher:
             sets: shape (s, d).
             entries: where each set's block lies in a matrix like A, shape (s, d * d).
         """
-        blocks = precision[sets[:, :, None], sets[:, None, :]]
+        size = sets.shape[1]
+        blocks = precision.reshape(-1)[entries].reshape(-1, size, size)
         self._sets = sets
         self._inverses = np.linalg.inv(blocks)
         self._volumes = np.linalg.slogdet(blocks)[1]
         self._flat = self._inverses.reshape(len(sets), -1)
         self._entries = entries
-        self._freedom = len(precision) - sets.shape[1]
+        self._freedom = len(precision) - size
 
     def best(self, products: Floats, misfit: float) -> tuple[tuple[int, ...], float]:
         """The set with the most evidence, and the smallest F among its members.
