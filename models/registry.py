@@ -67,6 +67,25 @@ def load_model(source: str) -> LoadedModel:
     return loaded
 
 
+def library_of(source: str) -> str | None:
+    """The library that loading a model imports and that takes seconds, if any: processes that fork import it first.
+
+    What a user's own module imports is not known; it may start threads.
+
+    Raises:
+        BadSource: the string breaks a rule.
+    """
+    parsed = parse_source(source)
+    if parsed.kind in _LIBRARIES:
+        return parsed.kind
+    if parsed.kind != "builtin":
+        return None
+    if parsed.target in _PACKAGED:
+        return "timm"
+    model = BUILTINS.get(parsed.target)
+    return None if model is None else model.library
+
+
 def _load_builtin(source: Source) -> LoadedModel:
     packaged = _PACKAGED.get(source.target)
     if packaged is not None:
@@ -209,6 +228,9 @@ def _with_dry_run(
     )
     return LoadedModel(module, spec)
 
+
+_LIBRARIES = ("timm", "torchvision")
+"""Kinds of sources that are named after the library they come from."""
 
 _PACKAGED: Mapping[str, Callable[[Source], HubModel]] = MappingProxyType(
     {EFFICIENTNET_LITE0: load_efficientnet_lite0}
