@@ -29,8 +29,8 @@ _LABELS = "imagenet-1k"
 def load_efficientnet_lite0(source: Source) -> HubModel:
     """Build EfficientNet-Lite0 with its ImageNet weights.
 
-    It takes images of shape (B, 3, 224, 224), float32 in [0, 1], and gives logits of shape (B, 1000). The network was
-    trained on images whose shorter side was scaled to 256, or a little less, before 224 were cut out of the middle.
+    It takes images of shape (B, 3, 224, 224), float32 in [0, 1], and gives logits of shape (B, 1000). timm
+    evaluates it on the middle of images whose shorter side is scaled to 256.
 
     Source: Tan and Le, "EfficientNet", ICML 2019, and the Lite variants of its authors, converted from TensorFlow.
 
