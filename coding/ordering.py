@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -55,34 +57,51 @@ def _pooled(rows: Array) -> Array:
     Returns:
         Shape (k, features), float32 at least.
     """
-    pooled = rows.astype(np.promote_types(rows.dtype, np.float32), copy=False)
-    if rows.ndim > 2:
-        for axis in range(1, rows.ndim):
-            pooled = _pool_axis(pooled, axis)
-    return pooled.reshape(rows.shape[0], math.prod(pooled.shape[1:]))
+    dtype = np.promote_types(rows.dtype, np.float32)
+    if rows.ndim <= 2:
+        return rows.astype(dtype, copy=False).reshape(rows.shape[0], math.prod(rows.shape[1:]))
+    sums = [rows[sample].astype(dtype, copy=False) for sample in _block_samples(rows.shape[1:])]
+    while len(sums) > 1:  # a power of two
+        sums = [one + other for one, other in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0].reshape(rows.shape[0], math.prod(sums[0].shape[1:]))
 
 
-def _pool_axis(values: Array, axis: int) -> Array:
-    """Sum over equal blocks along one axis, so that at most 16 remain; a rest at the end is left out."""
-    length = values.shape[axis]
-    block = -(-length // _LONGEST_AXIS)
-    if block <= 1:
-        return values
-    stop = length // block * block
-    before = (slice(None),) * axis
-    # Whole slices are added: reductions over short blocks spend their time between the blocks.
-    pooled = values[(*before, slice(0, stop, block))].copy()
-    for offset in range(1, block):
-        pooled += values[(*before, slice(offset, stop, block))]
-    return pooled
+@lru_cache(maxsize=64)
+def _block_samples(item_shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+    """Cut images into equal blocks, at most 16 along an axis, and pick places of a block to sum over.
+
+    All places of blocks that are at most 2 long, as for images of up to 32 x 32. Of larger blocks two places on
+    the diagonal: most of a large image is then never read, which is what costs, and the chains are as short.
+
+    Returns:
+        Indexes into rows, each with one place of every block; rests at the end are left out.
+    """
+    blocks = [max(1, -(-length // _LONGEST_AXIS)) for length in item_shape]
+    if max(blocks) <= 2:
+        ranges = [range(block) for block in reversed(blocks)]
+        places = [place[::-1] for place in itertools.product(*ranges)]
+    else:
+        places = [tuple(quarter * block // 4 for block in blocks) for quarter in (1, 3)]
+    return tuple(
+        (
+            slice(None),
+            *(
+                slice(start, length // block * block, block)
+                for start, length, block in zip(place, item_shape, blocks, strict=True)
+            ),
+        )
+        for place in places
+    )
 
 
 def _squared_distances(features: Array) -> Array:
     """Squared Euclidean distances between rows, shape (k, k), never negative."""
-    centred = features - features.mean(axis=0)
+    centred = features - np.add.reduce(features) / len(features)
     products = gram(centred)
     norms = products.diagonal()
-    distances: Array = np.maximum(norms[:, None] + norms - 2.0 * products, 0.0)
+    distances: Array = norms[:, None] + norms
+    distances -= 2.0 * products
+    np.maximum(distances, 0.0, out=distances)
     if math.isfinite(distances.sum()):
         return distances
     # Brought to a length at which no square overflows; a finite stand-in for what still is not finite keeps

@@ -47,6 +47,7 @@ class Builtin:
         recipe: how it was trained.
         make_trainable: a new network in the form in which it is trained.
         deploy: from the trained form to the served one.
+        library: what `make` imports, where that takes seconds.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Builtin:
     recipe: Recipe
     make_trainable: Callable[[], nn.Module]
     deploy: Callable[[nn.Module], nn.Module] = _as_it_is
+    library: str | None = None
 
     @property
     def weights(self) -> Path:
@@ -77,6 +79,7 @@ REPVGG = Builtin(
     name="repvgg-cifar10",
     dataset="cifar10",
     make=lambda: _repvgg().merged(),
+    library="timm",
     make_trainable=_repvgg,
     deploy=lambda module: cast("RepVgg", module).merged(),
     recipe=Recipe(
@@ -94,6 +97,7 @@ VIT = Builtin(
     name="vit-cifar10",
     dataset="cifar10",
     make=_vit,
+    library="timm",
     make_trainable=_vit,
     recipe=Recipe(
         epochs=40,

@@ -3,6 +3,7 @@
 | source | what it loads | options |
 |---|---|---|
 | `builtin:NAME` | a model that ships with the package: lenet5-mnist, repvgg-cifar10, vit-cifar10 | |
+| `builtin:efficientnet-lite0-imagenet` | a model whose weights the extra `imagenet` installs, images in [0, 1] | |
 | `timm:NAME` | a timm model, images in [0, 1], normalised inside | `pretrained=false` |
 | `torchvision:NAME` | a torchvision classifier, likewise | `pretrained=false` |
 | `torchscript:PATH` | a file written by `torch.jit.save` | `input_shape=3,224,224` (needed) |
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 
 from models.builtin import BUILTINS
 from models.datasets import DATASETS
+from models.efficientnet import EFFICIENTNET_LITE0, load_efficientnet_lite0
 from models.errors import BadSource, WeightsUnavailable
 from models.hubs import HubModel, load_timm, load_torchvision
 from models.sources import Source, parse_source
@@ -65,12 +67,33 @@ def load_model(source: str) -> LoadedModel:
     return loaded
 
 
+def library_of(source: str) -> str | None:
+    """The library that loading a model imports and that takes seconds, if any: processes that fork import it first.
+
+    What a user's own module imports is not known; it may start threads.
+
+    Raises:
+        BadSource: the string breaks a rule.
+    """
+    parsed = parse_source(source)
+    if parsed.kind in _LIBRARIES:
+        return parsed.kind
+    if parsed.kind != "builtin":
+        return None
+    if parsed.target in _PACKAGED:
+        return "timm"
+    model = BUILTINS.get(parsed.target)
+    return None if model is None else model.library
+
+
 def _load_builtin(source: Source) -> LoadedModel:
+    packaged = _PACKAGED.get(source.target)
+    if packaged is not None:
+        return _from_hub(source, packaged(source))
     model = BUILTINS.get(source.target)
     if model is None:
-        raise BadSource(
-            f"{source.text}: a built-in model must be one of {', '.join(BUILTINS)}; got {source.target!r}"
-        )
+        names = ", ".join((*BUILTINS, *_PACKAGED))
+        raise BadSource(f"{source.text}: a built-in model must be one of {names}; got {source.target!r}")
     if not model.weights.is_file():
         raise WeightsUnavailable(
             f"{source.text}: there is no {model.weights}: run `unstraggle train {model.name}` first"
@@ -205,6 +228,14 @@ def _with_dry_run(
     )
     return LoadedModel(module, spec)
 
+
+_LIBRARIES = ("timm", "torchvision")
+"""Kinds of sources that are named after the library they come from."""
+
+_PACKAGED: Mapping[str, Callable[[Source], HubModel]] = MappingProxyType(
+    {EFFICIENTNET_LITE0: load_efficientnet_lite0}
+)
+"""Built-in models whose weights come in a package of their own."""
 
 _LOADERS: Mapping[str, Callable[[Source], LoadedModel]] = MappingProxyType(
     {

@@ -15,8 +15,8 @@ import uvicorn
 import uvloop
 
 from models.errors import ModelError
+from models.registry import library_of
 from models.runner import ModelRunner
-from models.sources import parse_source
 from models.spec import ModelSpec, TensorInfo
 from serving.listen import BACKLOG, uvicorn_config
 from serving.logs import configure_logs
@@ -31,8 +31,6 @@ SHUTDOWN_GRACE_S = 3
 """After SIGTERM: seconds that calls in hand get to finish; less than the supervisor's patience."""
 EXIT_LOAD_FAILED = 3
 MODEL_VERSION = "1"
-LIBRARIES = ("timm", "torchvision")
-"""Kinds of sources that are named after the library they come from."""
 
 
 def preload(source: str) -> None:
@@ -41,9 +39,9 @@ def preload(source: str) -> None:
     Where this fails, the workers fail at the same, and say why.
     """
     with contextlib.suppress(ModelError, ImportError):
-        kind = parse_source(source).kind
-        if kind in LIBRARIES:
-            importlib.import_module(kind)
+        library = library_of(source)
+        if library is not None:
+            importlib.import_module(library)
 
 
 def run_worker(settings: WorkerSettings, link: WorkerLink) -> int:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import ndimage
 
 from coding.ordering import inverse_order, nearest_order
 
@@ -13,7 +14,7 @@ def chain_length(rows: np.ndarray) -> float:
     return float(np.linalg.norm(np.diff(flat, axis=0), axis=1).sum())
 
 
-shapes = st.sampled_from([(), (1,), (7,), (1, 28, 28), (3, 33, 40), (40, 40, 3), (0,)])
+shapes = st.sampled_from([(), (1,), (7,), (1, 28, 28), (3, 33, 40), (40, 40, 3), (17, 500), (0,), (2, 0, 40)])
 
 
 @given(st.integers(1, 41), shapes, st.integers(0, 2**32))
@@ -61,6 +62,45 @@ def test_large_images_that_fade_are_put_in_sequence(layout: str) -> None:
     rows = np.stack([(1 - share) * one + share * other for share in shares])
     if layout == "channels last":
         rows = rows.transpose(0, 2, 3, 1)
+    walked = shares[nearest_order(rows)].tolist()
+    assert walked in (sorted(shares), sorted(shares, reverse=True))
+
+
+def block_sums(rows: np.ndarray) -> np.ndarray:
+    """Images of shape (k, c, h, w) at the resolution at which they are compared, by whole blocks."""
+    for axis in (2, 3):
+        block = -(-rows.shape[axis] // 16)
+        starts = np.arange(0, rows.shape[axis] // block * block, block)
+        rows = np.add.reduceat(rows.take(range(starts[-1] + block), axis), starts, axis)
+    return rows
+
+
+@pytest.mark.parametrize("side", [16, 28, 32])
+def test_of_small_images_every_pixel_counts(side: int) -> None:
+    for seed in range(20):
+        rows = np.random.default_rng(seed).integers(0, 256, size=(8, 3, side, side)).astype(np.float32)
+        np.testing.assert_array_equal(nearest_order(rows), nearest_order(block_sums(rows).reshape(8, -1)))
+
+
+@pytest.mark.parametrize("side", [60, 228])
+def test_a_few_pixels_order_large_images_about_as_well_as_all(side: int) -> None:
+    ratios = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        coarse = rng.normal(size=(8, 3, 12, 12))
+        rough = rng.normal(0.0, 0.3, size=(8, 3, side, side))
+        smooth = coarse.repeat(side // 12, axis=2).repeat(side // 12, axis=3)
+        rows = (
+            ndimage.uniform_filter1d(ndimage.uniform_filter1d(smooth, side // 12, 2), side // 12, 3) + rough
+        )
+        whole = rows[nearest_order(block_sums(rows).reshape(8, -1))]
+        ratios.append(chain_length(rows[nearest_order(rows)]) / chain_length(whole))
+    assert np.mean(ratios) < 1.005
+
+
+def test_bytes_do_not_overflow_in_the_sums() -> None:
+    shares = np.array([0, 255, 64, 192, 128])
+    rows = np.tile(shares[:, None, None], (1, 60, 60)).astype(np.uint8)
     walked = shares[nearest_order(rows)].tolist()
     assert walked in (sorted(shares), sorted(shares, reverse=True))
 

@@ -15,7 +15,7 @@ import torch
 
 from models.errors import BadSource, ModelError, WeightsUnavailable
 from models.hubs import load_timm, load_torchvision, reachable
-from models.registry import load_model
+from models.registry import library_of, load_model
 from models.runner import ModelRunner
 from models.sources import parse_source
 
@@ -215,3 +215,21 @@ def test_hub_libraries_wait_until_they_are_asked_for():
         "import sys, models.runner; assert not {'timm', 'torchvision', 'huggingface_hub'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "library"),
+    [
+        ("builtin:lenet5-mnist", None),
+        ("builtin:repvgg-cifar10", "timm"),
+        ("builtin:vit-cifar10", "timm"),
+        ("builtin:efficientnet-lite0-imagenet", "timm"),
+        ("builtin:unheard-of", None),
+        ("timm:resnet18?pretrained=false", "timm"),
+        ("torchvision:resnet18", "torchvision"),
+        ("torchscript:net.pt?input_shape=3", None),
+        ("python:users_model:Doubler", None),
+    ],
+)
+def test_slow_libraries_are_known_before_a_model_is_loaded(source, library):
+    assert library_of(source) == library
