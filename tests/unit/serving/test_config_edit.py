@@ -25,12 +25,15 @@ def test_only_the_values_change_in_the_shipped_file() -> None:
         '  source: "builtin:lenet5-mnist"  # or timm:NAME, torchvision:NAME, torchscript:PATH, python:module:factory',
         "  lambda_enc: 0.0              # smoothing of the encoding spline; 0 interpolates",
         "  lambda_dec: 1.0e-5           # smoothing of the decoding spline (sum-of-squares convention)",
+        "  nodes: chebyshev             # where queries and tasks sit on the curve; or equispaced (`unstraggle tune` "
+        "chooses)",
     ]
     assert [line for line in after if line not in before] == [
         "  source: timm:resnet18           # or timm:NAME, torchvision:NAME, torchscript:PATH, python:module:factory",
         "  lambda_enc: 0.0001           # smoothing of the encoding spline; 0 interpolates",
         "  lambda_dec: 0.0              # smoothing of the decoding spline (sum-of-squares convention)",
-        "  nodes: equispaced",
+        "  nodes: equispaced            # where queries and tasks sit on the curve; or equispaced (`unstraggle tune` "
+        "chooses)",
     ]
 
 
