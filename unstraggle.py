@@ -11,6 +11,7 @@ from loadtest.cli import loadtest_app
 from models.cli import data_app, train
 from models.experiments.cli import experiment_app
 from serving.cli import config_app, replicas, serve
+from tuning import tune
 
 app = typer.Typer(
     name="unstraggle",
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(replicas)
 app.command()(train)
+app.command()(tune)
 app.add_typer(config_app, name="config")
 app.add_typer(loadtest_app, name="loadtest")
 app.add_typer(experiment_app, name="experiment")

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding.barycentric import berrut_matrix
+from coding.checks import require_choice
 from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.linear_params import LinearParams
 from coding.need import ranks_by_need
-from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.nodes import BERRUT_NODES, BerrutNodesName, code_points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,13 @@ class BerrutParams(LinearParams):
 
     kind: Literal["berrut"] = "berrut"
     """Rational interpolation: a code without smoothing, the baseline of letcc."""
+    nodes: BerrutNodesName = "chebyshev"
+    """Where queries and tasks sit on the curve: chebyshev (BACC), equispaced, or approxifer (its authors' points)."""
+
+    def __post_init__(self) -> None:
+        """Check every rule (see `LinearParams`)."""
+        LinearParams.__post_init__(self)
+        require_choice("nodes", self.nodes, BERRUT_NODES)
 
     def build(self, rows: int) -> LinearCode:
         """The code for a group of `rows` queries (see `CodeSize.for_rows`); built once, then shared.
@@ -40,8 +48,7 @@ class BerrutParams(LinearParams):
 @lru_cache(maxsize=256)
 def _build(params: BerrutParams, rows: int) -> LinearCode:
     size = params.size.for_rows(rows)
-    alpha = chebyshev_first_kind(size.k)
-    beta = chebyshev_second_kind(size.n)
+    alpha, beta = code_points(params.nodes, size.k, size.n)
 
     def operators(survivors: NDArray[np.intp]) -> DecodeOperators:
         nodes = beta[survivors]

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coding.checks import require_non_negative
+from coding.checks import require_choice, require_non_negative
 from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.linear_params import LinearParams
 from coding.need import ranks_by_need
-from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.nodes import SPLINE_NODES, SplineNodesName, code_points
 from coding.spline import SmoothingSpline
 
 
@@ -31,12 +31,15 @@ class LetccParams(LinearParams):
     """Smoothing of the encoding curve, in the sum-of-squares convention; 0 goes through every query."""
     lambda_dec: float = 1e-5
     """Smoothing of the decoding curve, in the sum-of-squares convention; useful are 0 and 1e-8 to 1e-4."""
+    nodes: SplineNodesName = "chebyshev"
+    """Where queries and tasks sit on the curve: chebyshev puts more of them near its ends, equispaced does not."""
 
     def __post_init__(self) -> None:
         """Check every rule (see `LinearParams`)."""
         LinearParams.__post_init__(self)
         require_non_negative("lambda_enc", self.lambda_enc)
         require_non_negative("lambda_dec", self.lambda_dec)
+        require_choice("nodes", self.nodes, SPLINE_NODES)
 
     def build(self, rows: int) -> LinearCode:
         """The code for a group of `rows` queries (see `CodeSize.for_rows`); built once, then shared.
@@ -50,8 +53,7 @@ class LetccParams(LinearParams):
 @lru_cache(maxsize=256)
 def _build(params: LetccParams, rows: int) -> LinearCode:
     size = params.size.for_rows(rows)
-    alpha = chebyshev_first_kind(size.k)
-    beta = chebyshev_second_kind(size.n)
+    alpha, beta = code_points(params.nodes, size.k, size.n)
 
     def operators(survivors: NDArray[np.intp]) -> DecodeOperators:
         nodes = beta[survivors]

@@ -52,7 +52,7 @@ class LinearCode:
 
     No set F of arrivals amplifies: the sum of absolute values in each row of D_F is at most (S + 2)^2 + ln N,
     S = N - |F|, for the matrices of both codes built on this class, every lambda and every F, down to one
-    arrival. This is observed over Chebyshev points, not proved; the worst F lack a run next to an end.
+    arrival. This is observed over the points of `coding.nodes`, not proved; the worst F lack a run next to an end.
 
     The error estimates (`coding.error_estimate`) come from a second such product of r rows, r <= |F|, and from
     the inner products between these; both are left until somebody asks. A group of one is exact: every payload

@@ -1,15 +1,33 @@
-"""Where on [-1, 1] queries and tasks sit: Chebyshev points, ascending.
+"""Where on [-1, 1] queries and tasks sit: Chebyshev or equispaced points, ascending.
 
-The papers' formulas run in descending order; splines want ascending ones. Both sets are built symmetric to
-the last bit, so that a code treats both ends of a group alike.
+The papers' formulas run in descending order; splines want ascending ones. All sets but ApproxIFER's are built
+symmetric to the last bit, so that a code treats both ends of a group alike.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding.checks import require_integer
+
+Points: TypeAlias = NDArray[np.float64]
+
+SplineNodesName: TypeAlias = Literal["chebyshev", "equispaced"]
+"""The names of the configuration for splines (`scheme.nodes`)."""
+
+BerrutNodesName: TypeAlias = Literal["chebyshev", "equispaced", "approxifer"]
+"""The names of the configuration for rational interpolation."""
+
+SPLINE_NODES: tuple[SplineNodesName, ...] = ("chebyshev", "equispaced")
+"""Every legal `SplineNodesName`."""
+
+BERRUT_NODES: tuple[BerrutNodesName, ...] = (*SPLINE_NODES, "approxifer")
+"""Every legal `BerrutNodesName`."""
 
 
 def chebyshev_first_kind(n: int) -> NDArray[np.float64]:
@@ -47,3 +65,70 @@ def chebyshev_second_kind(n: int) -> NDArray[np.float64]:
     """
     require_integer("n", n, 1)
     return np.sin(np.pi * np.arange(1 - n, n, 2) / (2 * max(n - 1, 1)))
+
+
+def equispaced(n: int) -> NDArray[np.float64]:
+    """The centres of n equal cells of [-1, 1].
+
+    (2k - 1 - n) / n for k = 1..n. The ends of the interval are not among them.
+
+    Args:
+        n: how many, at least 1.
+
+    Returns:
+        Shape (n,), float64, strictly ascending.
+
+    Raises:
+        BadParameter: n is less than 1.
+    """
+    require_integer("n", n, 1)
+    return np.arange(1 - n, n, 2) / n
+
+
+def approxifer_tasks(n: int) -> NDArray[np.float64]:
+    """The tasks' points beta as the authors of ApproxIFER evaluate them: the upper end included, the lower one not.
+
+    cos(i pi / n) for i = 0..n - 1, in ascending order. Source: Soleymani et al., "ApproxIFER", arXiv 2109.09868, and
+    their published scripts.
+
+    Args:
+        n: how many, at least 1.
+
+    Returns:
+        Shape (n,), float64, strictly ascending.
+
+    Raises:
+        BadParameter: n is less than 1.
+    """
+    require_integer("n", n, 1)
+    return np.sin(np.pi * np.arange(2 - n, n + 1, 2) / (2 * n))
+
+
+def code_points(nodes: BerrutNodesName, k: int, n: int) -> tuple[Points, Points]:
+    """Where the queries and the tasks of a code sit.
+
+    | nodes | alpha | beta |
+    |---|---|---|
+    | `chebyshev` | first kind | second kind (BACC, LeTCC) |
+    | `equispaced` | centres of k equal cells | centres of n equal cells |
+    | `approxifer` | first kind | second kind of n + 1, without the lower end |
+
+    Args:
+        nodes: one of `BERRUT_NODES`.
+        k: queries, at least 1.
+        n: tasks, at least 1.
+
+    Returns:
+        alpha, shape (k,), and beta, shape (n,).
+    """
+    alpha, beta = _POINTS[nodes]
+    return alpha(k), beta(n)
+
+
+_POINTS: Mapping[BerrutNodesName, tuple[Callable[[int], Points], Callable[[int], Points]]] = MappingProxyType(
+    {
+        "chebyshev": (chebyshev_first_kind, chebyshev_second_kind),
+        "equispaced": (equispaced, equispaced),
+        "approxifer": (chebyshev_first_kind, approxifer_tasks),
+    }
+)

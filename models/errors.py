@@ -5,7 +5,8 @@ ModelError
 |-- WeightsUnavailable   pretrained weights are neither cached nor reachable
 |-- BadRows              rows for, or answers of, a model do not have the promised shape or dtype
 |-- DataError            a dataset's file is missing, unreachable or not what it should be
-`-- TrainingError        a training run cannot start or go on
+|-- TrainingError        a training run cannot start or go on
+`-- TuningError          a code cannot be tuned: nothing to tune, or nothing to tune it on
 """
 
 
@@ -31,3 +32,7 @@ class DataError(ModelError):
 
 class TrainingError(ModelError):
     """A training run cannot start or go on."""
+
+
+class TuningError(ModelError, ValueError):
+    """A code cannot be tuned: it has nothing to tune, or its inputs do not suffice."""

@@ -128,6 +128,12 @@ def print_reference() -> None:
     typer.echo(reference(), nl=False)
 
 
+def configuration_file(config: Path | None) -> Path | None:
+    """The file that a command reads: the one that was named, else ./config.yaml if it is there."""
+    here = Path("config.yaml")
+    return config or (here if here.is_file() else None)
+
+
 def _as_yaml(value: object) -> str:
     import yaml
 
@@ -137,10 +143,8 @@ def _as_yaml(value: object) -> str:
 def _load(config: Path | None, overrides: list[str] | None) -> Loaded:
     from serving.config.load import load
 
-    here = Path("config.yaml")
-    file = config or (here if here.is_file() else None)
     try:
-        return load(file, os.environ, overrides or [])
+        return load(configuration_file(config), os.environ, overrides or [])
     except ConfigError as error:
         raise _fatal(error) from error
 

@@ -41,6 +41,7 @@ def test_the_defaults_are_those_of_the_reference_configuration() -> None:
         "wait_for": 10,
         "lambda_enc": 0.0,
         "lambda_dec": 1e-5,
+        "nodes": "chebyshev",
         "output_domain": "logits",
         "order": "nearest",
         "floor": None,
@@ -93,6 +94,7 @@ def test_a_broken_rule_reaches_the_reader_of_the_configuration() -> None:
         ({"k": True}, "k must be an integer, got True"),
         ({"n": "12"}, "n must be an integer, got '12'"),
         ({"output_domain": "odds"}, "output_domain must be one of logits, probabilities, as_is, got 'odds'"),
+        ({"nodes": "random"}, "nodes must be one of chebyshev, equispaced.*, got 'random'"),
         ({"order": "random"}, "order must be one of nearest, none, got 'random'"),
     ],
 )

@@ -15,6 +15,7 @@ from coding.berrut import BerrutParams
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
 from coding.errors import BadShape, NotDecodable
 from coding.letcc import LetccParams
+from coding.nodes import BERRUT_NODES, SPLINE_NODES
 from coding.registry import PARAMS_BY_KIND, AnySchemeParams
 from coding.scheme import Scheme
 
@@ -35,13 +36,21 @@ PARAMS: dict[str, st.SearchStrategy[AnySchemeParams]] = {
     "none": st.just(NoneParams()),
     "replication": st.builds(ReplicationParams, copies=st.integers(1, 4)),
     "hedged": st.builds(HedgedParams, copies=st.integers(1, 4), delay_ms=st.floats(0, 1000)),
-    "berrut": code_numbers().map(lambda numbers: BerrutParams(**numbers)),
-    "letcc": st.builds(
-        lambda numbers, enc, dec: LetccParams(lambda_enc=enc, lambda_dec=dec, **numbers),
+}
+PARAMS |= {
+    f"berrut {nodes}": code_numbers().map(lambda numbers, nodes=nodes: BerrutParams(nodes=nodes, **numbers))
+    for nodes in BERRUT_NODES
+}
+PARAMS |= {
+    f"letcc {nodes}": st.builds(
+        lambda numbers, enc, dec, nodes=nodes: LetccParams(
+            lambda_enc=enc, lambda_dec=dec, nodes=nodes, **numbers
+        ),
         code_numbers(),
         Lambda,
         Lambda,
-    ),
+    )
+    for nodes in SPLINE_NODES
 }
 
 
@@ -59,19 +68,19 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, kind: str) -> Case:
-    params = draw(PARAMS[kind])
+def cases(draw: st.DrawFn, variant: str) -> Case:
+    params = draw(PARAMS[variant])
     scheme = params.build(draw(st.integers(1, params.k)))
     arrived = draw(st.sets(st.integers(0, len(scheme.tasks) - 1)))
     return Case(scheme, frozenset(arrived), np.random.default_rng(draw(st.integers(0, 2**32))))
 
 
 def law(check: Callable[[Case], None]) -> Callable[[str], None]:
-    """Check a law over every registered kind."""
+    """Check a law over every registered kind, and over all nodes of the linear codes."""
 
-    @pytest.mark.parametrize("kind", sorted(PARAMS_BY_KIND))
-    def test(kind: str) -> None:
-        settings(deadline=None, max_examples=25)(given(cases(kind))(check))()
+    @pytest.mark.parametrize("variant", sorted(PARAMS))
+    def test(variant: str) -> None:
+        settings(deadline=None, max_examples=25)(given(cases(variant))(check))()
 
     test.__name__, test.__doc__ = check.__name__, check.__doc__
     return test
@@ -85,7 +94,7 @@ def decode_matrix(scheme: Scheme, arrived: frozenset[int]) -> np.ndarray:
 
 
 def test_every_registered_kind_is_put_to_the_laws() -> None:
-    assert PARAMS.keys() == PARAMS_BY_KIND.keys()
+    assert {variant.split()[0] for variant in PARAMS} == PARAMS_BY_KIND.keys()
 
 
 @law
