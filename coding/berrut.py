@@ -15,7 +15,7 @@ from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.linear_params import LinearParams
 from coding.need import ranks_by_need
-from coding.nodes import BERRUT_NODES, BerrutNodesName, code_points
+from coding.nodes import BERRUT_NODES, BerrutNodesName, code_points, task_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,5 +56,5 @@ def _build(params: BerrutParams, rows: int) -> LinearCode:
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
     encoding = berrut_matrix(alpha, beta)
-    wrong_arrivals = params.wrong_arrivals(size, encoding, beta)
+    wrong_arrivals = params.wrong_arrivals(size, encoding, task_places(params.nodes, size.k, size.n))
     return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha), wrong_arrivals)

@@ -14,7 +14,7 @@ from coding.error_estimate import error_operators
 from coding.linear_code import DecodeOperators, LinearCode
 from coding.linear_params import LinearParams
 from coding.need import ranks_by_need
-from coding.nodes import SPLINE_NODES, SplineNodesName, code_points
+from coding.nodes import SPLINE_NODES, SplineNodesName, code_points, task_places
 from coding.spline import SmoothingSpline
 
 
@@ -27,12 +27,12 @@ class LetccParams(LinearParams):
 
     kind: Literal["letcc"] = "letcc"
     """Smoothing splines through the queries and through the arrivals."""
-    lambda_enc: float = 0.0
+    lambda_enc: float = 1e-5
     """Smoothing of the encoding curve, in the sum-of-squares convention; 0 goes through every query."""
-    lambda_dec: float = 1e-5
+    lambda_dec: float = 1e-6
     """Smoothing of the decoding curve, in the sum-of-squares convention; useful are 0 and 1e-8 to 1e-4."""
-    nodes: SplineNodesName = "chebyshev"
-    """Where queries and tasks sit on the curve: chebyshev puts more of them near its ends, equispaced does not."""
+    nodes: SplineNodesName = "equispaced"
+    """Where queries and tasks sit on the curve: equispaced, or chebyshev as in the papers, with more near its ends."""
 
     def __post_init__(self) -> None:
         """Check every rule (see `LinearParams`)."""
@@ -61,5 +61,5 @@ def _build(params: LetccParams, rows: int) -> LinearCode:
         return DecodeOperators(answers=answers, error=error_operators(nodes, alpha, answers))
 
     encoding = SmoothingSpline(alpha, params.lambda_enc).at(beta)
-    wrong_arrivals = params.wrong_arrivals(size, encoding, beta)
+    wrong_arrivals = params.wrong_arrivals(size, encoding, task_places(params.nodes, size.k, size.n))
     return LinearCode(size, encoding, operators, ranks_by_need(beta, alpha), wrong_arrivals)

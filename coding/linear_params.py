@@ -51,15 +51,15 @@ class LinearParams:
         """The numbers of a full group, the floor filled in."""
         return CodeSize.checked(self.k, self.n, self.wait_for, self.floor, self.max_wrong)
 
-    def wrong_arrivals(self, size: CodeSize, encoding: Array, nodes: Array) -> WrongArrivals | None:
+    def wrong_arrivals(self, size: CodeSize, encoding: Array, places: Array) -> WrongArrivals | None:
         """What finds wrong arrivals of a code; None where none are looked for.
 
         Args:
             size: the code's numbers.
             encoding: E, shape (N, K).
-            nodes: beta, shape (N,).
+            places: where the tasks sit, counted in queries, shape (N,).
         """
         if size.max_wrong == 0:
             return None
         shifted = self.output_domain != "as_is"
-        return WrongArrivals(encoding, nodes, most=size.max_wrong, offset_free=shifted)
+        return WrongArrivals(encoding, places, most=size.max_wrong, offset_free=shifted)

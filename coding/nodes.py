@@ -125,6 +125,23 @@ def code_points(nodes: BerrutNodesName, k: int, n: int) -> tuple[Points, Points]
     return alpha(k), beta(n)
 
 
+def task_places(nodes: BerrutNodesName, k: int, n: int) -> Points:
+    """Where the tasks of a code sit, counted in queries: query number j, from 0, is at place j + 1/2.
+
+    Args:
+        nodes: one of `BERRUT_NODES`.
+        k: queries, at least 1.
+        n: tasks, at least 1.
+
+    Returns:
+        Shape (n,), in [0, k], ascending.
+    """
+    _, beta = code_points(nodes, k, n)
+    if nodes == "equispaced":
+        return k * (beta + 1.0) / 2.0
+    return k * (1.0 - np.arccos(np.clip(beta, -1.0, 1.0)) / np.pi)
+
+
 _POINTS: Mapping[BerrutNodesName, tuple[Callable[[int], Points], Callable[[int], Points]]] = MappingProxyType(
     {
         "chebyshev": (chebyshev_first_kind, chebyshev_second_kind),

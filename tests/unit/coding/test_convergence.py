@@ -10,7 +10,9 @@ TASKS = np.array([16, 24, 32, 48, 64, 96])
 
 def mean_squared_error(n: int, stragglers: int) -> float:
     """LeTCC on f(x) = x sin x over 20 random groups of 8, each without `stragglers` random tasks."""
-    code = LetccParams(n=n, wait_for=n - stragglers, lambda_dec=0.0).build(8)
+    code = LetccParams(n=n, wait_for=n - stragglers, nodes="chebyshev", lambda_enc=0.0, lambda_dec=0.0).build(
+        8
+    )
     errors = []
     for seed in range(20):
         rng = np.random.default_rng(seed)

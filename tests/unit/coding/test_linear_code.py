@@ -7,7 +7,7 @@ from coding.error_estimate import ErrorOperators, interpolation_variance
 from coding.errors import BadParameter, NotDecodable
 from coding.letcc import LetccParams
 from coding.linear_code import DecodeOperators, LinearCode
-from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.nodes import code_points
 from coding.spline import SmoothingSpline
 
 KINDS = [LetccParams, BerrutParams]
@@ -132,11 +132,11 @@ def test_the_error_adds_up_weighted_squares_of_probes() -> None:
     np.testing.assert_allclose(code.decode(arrivals).error, [[13, 3], [13, 3]])
 
 
-def error_by_definition(code: LinearCode, arrivals: dict[int, np.ndarray]) -> np.ndarray:
+def error_by_definition(code: LinearCode, nodes_name: str, arrivals: dict[int, np.ndarray]) -> np.ndarray:
     """e_k as the module docstring of `coding.error_estimate` has it, in float64 and group by group."""
     survivors = sorted(arrivals)
-    nodes = chebyshev_second_kind(code.size.n)[survivors]
-    targets = chebyshev_first_kind(code.k)
+    targets, tasks = code_points(nodes_name, code.k, code.size.n)
+    nodes = tasks[survivors]
     spline = SmoothingSpline(nodes, 0.0)
     values = np.stack([arrivals[task] for task in survivors]).astype(np.float64)
     units = {task: np.eye(len(survivors))[[row]] for row, task in enumerate(survivors)}
@@ -160,7 +160,7 @@ def test_the_error_is_that_of_the_definition(params, arrived, groups: int, scatt
     arrivals = {
         task: (common + scatter * rng.normal(size=(groups, 200))).astype(np.float32) for task in arrived
     }
-    expected = error_by_definition(code, arrivals)
+    expected = error_by_definition(code, params().nodes, arrivals)
     np.testing.assert_allclose(code.decode(arrivals).error, expected, rtol=1e-6 / scatter**0.5)
 
 

@@ -9,6 +9,7 @@ from coding.nodes import (
     chebyshev_second_kind,
     code_points,
     equispaced,
+    task_places,
 )
 
 SIZES = [1, 2, 3, 8, 12, 101]
@@ -69,3 +70,14 @@ def test_nodes_ascend_and_are_symmetric_to_the_last_bit(nodes, n: int) -> None:
 def test_a_bad_number_of_nodes_is_refused(nodes, n) -> None:
     with pytest.raises(BadParameter, match="n must be"):
         nodes(n)
+
+
+@pytest.mark.parametrize("nodes", BERRUT_NODES)
+def test_places_count_queries_along_the_curve(nodes) -> None:
+    alpha, beta = code_points(nodes, 7, 7 * 4 + 1)
+    places = task_places(nodes, 7, len(beta))
+    assert (np.diff(places) > 0).all()
+    assert places.min() >= 0
+    assert places.max() <= 7
+    queries = np.interp(alpha, beta, places)
+    np.testing.assert_allclose(queries, np.arange(7) + 0.5, atol=0.05)

@@ -10,6 +10,7 @@ from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
 from coding.linear_code import LinearCode
 from coding.linear_params import LinearParams
+from coding.nodes import task_places
 
 KINDS = [LetccParams, BerrutParams]
 SIZES = [(4, 12, 10, 2), (8, 12, 10, 1), (8, 16, 14, 3), (12, 20, 18, 3), (2, 8, 6, 2)]
@@ -189,5 +190,6 @@ def test_the_covariance_is_positive_definite_for_every_code() -> None:
         for k in range(1, 13):
             for n in (k, k + 1, 2 * k, 3 * k + 1):
                 code = kind(k=k, n=n, wait_for=n).build(k)
-                nodes = np.cos(np.pi * np.arange(n)[::-1] / max(1, n - 1))
-                assert np.linalg.eigvalsh(wrong.covariance(code._encoding, nodes)).min() > 0
+                for nodes in ("chebyshev", "equispaced"):
+                    places = task_places(nodes, k, n)
+                    assert np.linalg.eigvalsh(wrong.covariance(code._encoding, places)).min() > 0

@@ -48,7 +48,7 @@ def test_honest_groups_lose_no_accuracy_and_hardly_ever_an_arrival(digits, group
     assert after >= before - 0.003
 
 
-@pytest.mark.parametrize(("kind", "share", "accuracy"), [("noise", 0.9, 0.95), ("sign flip", 0.6, 0.88)])
+@pytest.mark.parametrize(("kind", "share", "accuracy"), [("noise", 0.82, 0.95), ("sign flip", 0.6, 0.88)])
 def test_wrong_arrivals_are_found_and_accuracy_is_kept(
     digits, groups, logits, kind: str, share: float, accuracy: float
 ) -> None:

@@ -14,7 +14,7 @@ SHIPPED = (Path(__file__).parents[3] / "config.yaml").read_text()
 CHOICE = {
     ("scheme", "lambda_enc"): 1e-4,
     ("scheme", "lambda_dec"): 0.0,
-    ("scheme", "nodes"): "equispaced",
+    ("scheme", "nodes"): "chebyshev",
     ("model", "source"): "timm:resnet18",
 }
 
@@ -23,17 +23,15 @@ def test_only_the_values_change_in_the_shipped_file() -> None:
     before, after = SHIPPED.splitlines(), with_values(SHIPPED, CHOICE).splitlines()
     assert [line for line in before if line not in after] == [
         '  source: "builtin:lenet5-mnist"  # or timm:NAME, torchvision:NAME, torchscript:PATH, python:module:factory',
-        "  lambda_enc: 0.0              # smoothing of the encoding spline; 0 interpolates",
-        "  lambda_dec: 1.0e-5           # smoothing of the decoding spline (sum-of-squares convention)",
-        "  nodes: chebyshev             # where queries and tasks sit on the curve; or equispaced (`unstraggle tune` "
-        "chooses)",
+        "  lambda_enc: 1.0e-5           # smoothing of the encoding spline; 0 interpolates",
+        "  lambda_dec: 1.0e-6           # smoothing of the decoding spline (sum-of-squares convention)",
+        "  nodes: equispaced            # where queries and tasks sit on the curve; or chebyshev, as in the papers",
     ]
     assert [line for line in after if line not in before] == [
         "  source: timm:resnet18           # or timm:NAME, torchvision:NAME, torchscript:PATH, python:module:factory",
         "  lambda_enc: 0.0001           # smoothing of the encoding spline; 0 interpolates",
         "  lambda_dec: 0.0              # smoothing of the decoding spline (sum-of-squares convention)",
-        "  nodes: equispaced            # where queries and tasks sit on the curve; or equispaced (`unstraggle tune` "
-        "chooses)",
+        "  nodes: chebyshev             # where queries and tasks sit on the curve; or chebyshev, as in the papers",
     ]
 
 
