@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help serve test unit lint format types imports bench docs ci clean
+.PHONY: help serve test unit lint format types imports bench docs results ci clean
 .DEFAULT_GOAL := help
 
 help:  ## List the targets
@@ -50,6 +50,11 @@ bench: $(VENV)/.dev  ## Measure, and print ratios
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/unstraggle config reference > docs/config.md
+
+EXPERIMENTS := quick convergence table1 stragglers coded-points lambda byzantine estimate
+
+results: $(VENV)/.dev  ## Run every experiment, and write docs/results/
+	for name in $(EXPERIMENTS); do $(BIN)/unstraggle experiment $$name --out docs/results/$$name || exit 1; done
 
 ci: lint types imports test  ## Everything that must hold before a change lands
 

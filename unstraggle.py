@@ -10,8 +10,9 @@ import typer
 from loadtest.cli import loadtest_app
 from models.cli import data_app, train
 from models.experiments.cli import experiment_app
+from serving.adapting import adapt
 from serving.cli import config_app, replicas, serve
-from tuning import tune
+from serving.tuning import tune
 
 app = typer.Typer(
     name="unstraggle",
@@ -23,6 +24,7 @@ app.command()(serve)
 app.command()(replicas)
 app.command()(train)
 app.command()(tune)
+app.command()(adapt)
 app.add_typer(config_app, name="config")
 app.add_typer(loadtest_app, name="loadtest")
 app.add_typer(experiment_app, name="experiment")

@@ -13,11 +13,11 @@ import numpy as np
 from rich.console import Console
 
 from loadtest.compare import Measurement
-from loadtest.environment import describe_environment
 from loadtest.errors import OptionError, PlotError
 from loadtest.plot import require_matplotlib, write_spectrum
 from loadtest.records import write_records
 from loadtest.report import Result, print_table, print_warnings, write_json
+from models.environment import describe_environment
 
 STANDARD_OUTPUT = "-"
 _PIPE_WIDTH = 120

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from coding.berrut import BerrutParams
-from coding.letcc import LetccParams
 from coding.ordering import nearest_order
 from coding.scheme import Scheme
+from models.adapt_material import CodeParams, Material
 from models.errors import TrainingError
 from models.files import write_whole
 
@@ -79,7 +78,7 @@ class RoundLog:
 class Coder:
     """A code's matrices as tensors, for sets of survivors."""
 
-    def __init__(self, params: LetccParams | BerrutParams) -> None:
+    def __init__(self, params: CodeParams) -> None:
         self.code = params.build(params.k)
         self.ordered = params.order == "nearest"
         self.n, self.wait_for = params.n, params.wait_for
@@ -115,27 +114,21 @@ def decoding_matrix(code: Scheme, survivors: tuple[int, ...]) -> NDArray[np.floa
 
 
 def adapt(
-    model: nn.Module,
-    params: LetccParams | BerrutParams,
-    inputs: NDArray[np.float32],
-    held_out: NDArray[np.float32],
+    material: Material,
+    params: CodeParams,
     recipe: AdaptRecipe,
     *,
     checkpoint: Path,
-    augment: Callable[[Tensor, Generator], Tensor] = lambda inputs, _: inputs,
     on_step: Callable[[], None] = lambda: None,
     on_round: Callable[[RoundLog], None] = lambda _: None,
 ) -> tuple[nn.Module, list[RoundLog]]:
     """Fine-tune a copy of a model for a code, or go on where an interrupted run stopped.
 
     Args:
-        model: answers logits; it is not changed.
+        material: the model, which answers logits and is not changed, and its rows.
         params: the code that it will be served with.
-        inputs: shape (n, ...), what to train on; no labels.
-        held_out: shape (m, ...), what to measure on; not trained on.
         recipe: how.
         checkpoint: where to keep the state between rounds; removed at the end.
-        augment: random changes to a batch of inputs, shape (b, ...).
         on_step: called after each step.
         on_round: called after each round, once its checkpoint is on disk.
 
@@ -145,7 +138,7 @@ def adapt(
     Raises:
         TrainingError: fewer inputs than a group has, or the checkpoint comes from another run.
     """
-    run = _Run(model, params, inputs, held_out, recipe, checkpoint, augment)
+    run = _Run(material, params, recipe, checkpoint)
     while not run.finished:
         log = run.round(on_step)
         run.save()
@@ -159,32 +152,29 @@ class _Run:
 
     def __init__(
         self,
-        model: nn.Module,
-        params: LetccParams | BerrutParams,
-        inputs: NDArray[np.float32],
-        held_out: NDArray[np.float32],
+        material: Material,
+        params: CodeParams,
         recipe: AdaptRecipe,
         checkpoint: Path,
-        augment: Callable[[Tensor, Generator], Tensor],
     ) -> None:
-        for name, rows in (("inputs", inputs), ("held-out inputs", held_out)):
+        for name, rows in (("inputs", material.inputs), ("held-out inputs", material.held_out)):
             if len(rows) < params.k:
                 raise TrainingError(f"there must be at least k, {params.k}, {name}; got {len(rows)}")
         self.recipe = recipe
         self.logs: list[RoundLog] = []
         self._identity: dict[str, Any] = {"recipe": asdict(recipe), "code": asdict(params)}
         self._checkpoint = checkpoint
-        self._augment = augment
+        self._augment = material.augment
         self._coder = Coder(params)
         self._k = params.k
-        self._teacher = copy.deepcopy(model).eval().requires_grad_(requires_grad=False)
+        self._teacher = copy.deepcopy(material.module).eval().requires_grad_(requires_grad=False)
         # Statistics of batches of blends would not be those of plain inputs: normalisation stays as it is.
-        self._student = copy.deepcopy(model).eval()
+        self._student = copy.deepcopy(material.module).eval()
         self._optimizer = torch.optim.AdamW(
             self._student.parameters(), lr=recipe.learning_rate, weight_decay=0.0
         )
-        self._inputs = torch.tensor(inputs)
-        self._held_out = torch.tensor(held_out)
+        self._inputs = torch.from_numpy(material.inputs)
+        self._held_out = torch.from_numpy(material.held_out)
         self._held_targets = self._answers(self._teacher, self._held_out)
         self._best = copy.deepcopy(self._student.state_dict())
         if checkpoint.exists():

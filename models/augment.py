@@ -6,6 +6,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
+from models.recipe import Recipe
+
 
 def shift(images: Tensor, *, pixels: float, generator: Generator) -> Tensor:
     """Shift every image by its own small random amount along both axes, filling with 0.
@@ -72,6 +74,19 @@ def cutout(images: Tensor, *, pixels: int, generator: Generator) -> Tensor:
     in_columns = (columns >= left) & (columns < left + pixels)
     covered = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
     return torch.where(covered, torch.tensor(0.5, dtype=images.dtype), images)
+
+
+def change(images: Tensor, recipe: Recipe, generator: Generator) -> Tensor:
+    """All changes to single images that a recipe wants, in the order in which it names them; shape (B, C, H, W)."""
+    if recipe.shift_pixels:
+        images = shift(images, pixels=recipe.shift_pixels, generator=generator)
+    if recipe.crop_pixels:
+        images = crop(images, pixels=recipe.crop_pixels, generator=generator)
+    if recipe.flip:
+        images = flip(images, generator=generator)
+    if recipe.cutout_pixels:
+        images = cutout(images, pixels=recipe.cutout_pixels, generator=generator)
+    return images
 
 
 def mixup(images: Tensor, targets: Tensor, *, share: float, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ ModelError
 |-- BadSource            a model.source, or what it names, breaks a rule
 |-- WeightsUnavailable   pretrained weights are neither cached nor reachable
 |-- BadRows              rows for, or answers of, a model do not have the promised shape or dtype
+|-- BadOption            an option of a command or a measurement breaks a rule
 |-- DataError            a dataset's file is missing, unreachable or not what it should be
 |-- TrainingError        a training run cannot start or go on
 `-- TuningError          a code cannot be tuned: nothing to tune, or nothing to tune it on
@@ -24,6 +25,10 @@ class WeightsUnavailable(ModelError):
 
 class BadRows(ModelError, ValueError):
     """Rows for a model, or its answers, do not have the promised shape or dtype."""
+
+
+class BadOption(ModelError, ValueError):
+    """An option of a command or a measurement breaks a rule; the message names option, rule and value."""
 
 
 class DataError(ModelError):

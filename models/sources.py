@@ -11,11 +11,11 @@ from models.errors import BadSource
 
 OPTIONS_BY_KIND: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "builtin": frozenset[str](),
-        "timm": frozenset({"pretrained"}),
-        "torchvision": frozenset({"pretrained"}),
+        "builtin": frozenset({"adapted", "weights"}),
+        "timm": frozenset({"pretrained", "weights"}),
+        "torchvision": frozenset({"pretrained", "weights"}),
         "torchscript": frozenset({"input_shape"}),
-        "python": frozenset({"input_shape"}),
+        "python": frozenset({"input_shape", "weights"}),
     }
 )
 
@@ -33,6 +33,8 @@ class Source:
         target: what stands between the first colon and the question mark.
         pretrained: whether weights of a hub are wanted (timm and torchvision).
         input_shape: the shape of one input row, where the source says (torchscript and python).
+        weights: a safetensors file to load over the model's own weights, such as `unstraggle adapt` writes.
+        adapted: the code for which shipped weights were fine-tuned, such as `letcc-8-12-10` (builtin).
     """
 
     text: str
@@ -40,6 +42,8 @@ class Source:
     target: str
     pretrained: bool = True
     input_shape: tuple[int, ...] | None = None
+    weights: str | None = None
+    adapted: str | None = None
 
 
 def parse_source(text: str) -> Source:
@@ -55,12 +59,19 @@ def parse_source(text: str) -> Source:
     if not target:
         raise BadSource(f"model.source must name something after {kind + ':'!r}; got {text!r}")
     options = _options(text, kind, query)
+    for name in ("weights", "adapted"):
+        if options.get(name) == "":
+            raise BadSource(f"{text}: {name} must not be empty")
+    if {"weights", "adapted"} <= options.keys():
+        raise BadSource(f"{text}: weights and adapted must not both be given: each names all of the weights")
     return Source(
         text=text,
         kind=kind,
         target=target,
         pretrained=_boolean(text, options.get("pretrained", "true")),
         input_shape=_shape(text, options["input_shape"]) if "input_shape" in options else None,
+        weights=options.get("weights"),
+        adapted=options.get("adapted"),
     )
 
 

@@ -20,7 +20,7 @@ from rich.progress import Progress
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from models.augment import crop, cutout, flip, mixup, shift
+from models.augment import change, mixup
 from models.builtin import Builtin
 from models.errors import TrainingError
 from models.files import write_whole
@@ -151,14 +151,7 @@ class _Run:
         recipe = self.recipe
         images = _pixels(self._train[0][rows])
         targets = functional.one_hot(self._train[1][rows], self._classes).float()
-        if recipe.shift_pixels:
-            images = shift(images, pixels=recipe.shift_pixels, generator=generator)
-        if recipe.crop_pixels:
-            images = crop(images, pixels=recipe.crop_pixels, generator=generator)
-        if recipe.flip:
-            images = flip(images, generator=generator)
-        if recipe.cutout_pixels:
-            images = cutout(images, pixels=recipe.cutout_pixels, generator=generator)
+        images = change(images, recipe, generator)
         images, targets = mixup(images, targets, share=recipe.mixup_share, generator=generator)
         if self._teacher is not None:
             with torch.inference_mode():

@@ -17,12 +17,14 @@ class CodeSetting:
         n: replicas, N.
         s: replicas that never answer, S; each group has its own.
         lambda_dec: smoothing of the decoding spline, in the sum-of-squares convention, for every variant alike.
+        lambda_enc: the same of the encoding spline; 0 goes through every query.
     """
 
     k: int
     n: int
     s: int
     lambda_dec: float = 1e-5
+    lambda_enc: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

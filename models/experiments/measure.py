@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
+from coding.nodes import BerrutNodesName, SplineNodesName
 from coding.ordering import nearest_order
 from coding.output_domain import softmax
 from coding.scheme import Scheme
@@ -21,8 +22,6 @@ Predict: TypeAlias = Callable[[Floats], Floats]
 """From rows (b, ...) to logits (b, C)."""
 
 _BATCH_ROWS = 500
-LAMBDA_ENC = 0.0
-"""The encoding curve goes through every query, in every experiment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +32,40 @@ class Variant:
         scheme: "berrut" or "letcc".
         logits: decode logits and apply softmax afterwards; else decode softmax outputs and leave them as they are.
         ordered: put similar queries next to each other.
+        adapted: ask the model that was fine-tuned for the code.
+        nodes: where queries and tasks sit.
     """
 
     scheme: Literal["berrut", "letcc"]
     logits: bool = False
     ordered: bool = False
+    adapted: bool = False
+    nodes: BerrutNodesName = "chebyshev"
 
     @property
     def name(self) -> str:
         """`paper`, or the levers joined by a plus sign."""
-        levers = [name for name, on in (("logits", self.logits), ("order", self.ordered)) if on]
-        return "+".join(levers) or "paper"
+        levers = (
+            ("logits", self.logits),
+            ("order", self.ordered),
+            (self.nodes, self.nodes != "chebyshev"),
+            ("adapted", self.adapted),
+        )
+        return "+".join(name for name, on in levers if on) or "paper"
 
     def code(self, setting: CodeSetting) -> Scheme:
         """The code itself, waiting for all but the stragglers."""
         wait_for = setting.n - setting.s
         if self.scheme == "berrut":
-            return BerrutParams(k=setting.k, n=setting.n, wait_for=wait_for).build(setting.k)
+            return BerrutParams(k=setting.k, n=setting.n, wait_for=wait_for, nodes=self.nodes).build(
+                setting.k
+            )
         return LetccParams(
             k=setting.k,
             n=setting.n,
             wait_for=wait_for,
-            lambda_enc=LAMBDA_ENC,
+            nodes=cast("SplineNodesName", self.nodes),
+            lambda_enc=setting.lambda_enc,
             lambda_dec=setting.lambda_dec,
         ).build(setting.k)
 
@@ -65,12 +76,16 @@ class Score:
 
     Attributes:
         mse: mean over the queries of the squared L2 distance to the uncoded model's softmax vector.
+        mse_sd: standard deviation of the groups' own means.
         accuracy: share of the queries answered with the right label.
-        base_accuracy: the same of the uncoded model, on the same queries.
+        accuracy_sd: standard deviation of the groups' own shares.
+        base_accuracy: the accuracy of the uncoded model, on the same queries.
     """
 
     mse: float
+    mse_sd: float
     accuracy: float
+    accuracy_sd: float
     base_accuracy: float
 
 
@@ -89,23 +104,34 @@ class Queries:
     probabilities: Floats
 
     def score(
-        self, answers: Floats, groups: NDArray[np.intp], lost: NDArray[np.bool_] | None = None
+        self,
+        answers: Floats,
+        groups: NDArray[np.intp],
+        lost: NDArray[np.bool_] | None = None,
+        *,
+        guess: bool = False,
     ) -> Score:
         """Compare answers with the uncoded model's.
 
         Args:
             answers: shape (G, K, C).
             groups: shape (G, K), the queries that were asked.
-            lost: shape (G, K), queries without an answer. They count as a vector of zeros and as wrong.
+            lost: shape (G, K), queries without an answer.
+            guess: whether lost queries count as answered with equal probabilities, and as right once in C times; else
+                as a vector of zeros, and as wrong.
         """
         uncoded, labels = self.probabilities[groups], self.labels[groups]
-        right = answers.argmax(axis=-1) == labels
+        right = (answers.argmax(axis=-1) == labels).astype(np.float64)
         if lost is not None:
-            answers = np.where(lost[..., np.newaxis], np.float32(0), answers)
-            right &= ~lost
+            chance = 1.0 / answers.shape[-1] if guess else 0.0
+            answers = np.where(lost[..., np.newaxis], np.float32(chance), answers)
+            right[lost] = chance
+        squares = np.square(answers - uncoded).sum(axis=-1, dtype=np.float64).mean(axis=1)
         return Score(
-            mse=float(np.square(answers - uncoded).sum(axis=-1, dtype=np.float64).mean()),
+            mse=float(squares.mean()),
+            mse_sd=float(squares.std()),
             accuracy=float(right.mean()),
+            accuracy_sd=float(right.mean(axis=1).std()),
             base_accuracy=float((uncoded.argmax(axis=-1) == labels).mean()),
         )
 
@@ -189,8 +215,10 @@ def decoded_answers(variant: Variant, code: Scheme, logits: Floats, survivors: N
     return decode_groups(code, softmax(logits), survivors)
 
 
-def lost_to_stragglers(setting: CodeSetting, survivors: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which queries plain copies on the same N replicas would have lost.
+def lost_to_stragglers(
+    setting: CodeSetting, survivors: NDArray[np.intp], *, copies: bool = True
+) -> NDArray[np.bool_]:
+    """Which queries the same N replicas would have lost without a code.
 
     Replica n runs query n modulo K, so that every query has N / K copies, rounded up or down; it is lost when all of
     them straggle, and gets the model's own answer otherwise.
@@ -198,10 +226,15 @@ def lost_to_stragglers(setting: CodeSetting, survivors: NDArray[np.intp]) -> NDA
     Args:
         setting: K and N.
         survivors: shape (G, N - S).
+        copies: whether the replicas beyond the first K run anything.
 
     Returns:
         Shape (G, K).
     """
-    answered = np.zeros((len(survivors), setting.k), np.bool_)
-    answered[np.arange(len(survivors))[:, np.newaxis], survivors % setting.k] = True
-    return ~answered
+    alive = np.zeros((len(survivors), setting.n), np.bool_)
+    np.put_along_axis(alive, survivors, values=True, axis=1)
+    first = alive[:, : setting.k].copy()
+    if copies:
+        for replica in range(setting.k, setting.n):
+            first[:, replica % setting.k] |= alive[:, replica]
+    return ~first

@@ -1,44 +1,34 @@
-"""Results for machines and for people."""
+"""Progress bars and tables on a terminal."""
 
 from __future__ import annotations
 
-import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from models.files import write_whole
+_PIPE_WIDTH = 120
+_TEXT_COLUMNS = ("model", "dataset", "scheme", "variant", "attack", "method", "stragglers")
 
-STANDARD_OUTPUT = "-"
-
-_HEADERS = MappingProxyType({"base_accuracy": "base", "rel_accuracy": "relative"})
-"""Short headers, so that the table fits a terminal of 80 columns."""
+_HEADERS = MappingProxyType({"base_accuracy": "base", "rel_accuracy": "relative", "rel_accuracy_sd": "sd"})
 
 
-def publish(result: dict[str, Any], destination: str | None, columns: Sequence[str]) -> None:
-    """Write a result object as JSON, and a table of its rows to standard output.
+def print_table(result: dict[str, Any], columns: Sequence[str]) -> None:
+    """Print a result's rows.
 
     Args:
-        result: name, seed, settings and rows.
-        destination: a file; `-` for standard output, which then gets the JSON and no table; None for no JSON.
+        result: name, seed and rows.
         columns: keys of the rows to show, beside the point (K, N, S).
     """
-    text = json.dumps(result, indent=2) + "\n"
-    if destination == STANDARD_OUTPUT:
-        typer.echo(text, nl=False)
-        return
-    if destination is not None:
-        write_whole(Path(destination), text.encode())
-    Console().print(_table(result, columns))
+    piped = not sys.stdout.isatty()
+    Console(width=_PIPE_WIDTH if piped else None).print(_table(result, columns))
 
 
 @contextmanager
@@ -53,19 +43,23 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
 def _table(result: dict[str, Any], columns: Sequence[str]) -> Table:
     table = Table(title=f"{result['name']}, seed {result['seed']}", box=SIMPLE_HEAD, pad_edge=False)
     for column in ("K,N,S", *columns):
-        table.add_column(
-            _HEADERS.get(column, column),
-            no_wrap=True,
-            justify="left" if column in ("scheme", "variant") else "right",
-        )
+        table.add_column(header(column), no_wrap=True, justify="left" if column in _TEXT_COLUMNS else "right")
     for point, rows in groupby(result["rows"], key=lambda row: (row["k"], row["n"], row["s"])):
         table.add_section()
         for row in rows:
-            table.add_row(",".join(map(str, point)), *(_cell(column, row[column]) for column in columns))
+            table.add_row(",".join(map(str, point)), *(cell(column, row[column]) for column in columns))
     return table
 
 
-def _cell(column: str, value: object) -> str:
+def header(column: str) -> str:
+    """A short header for a key of the rows, so that the table fits a terminal."""
+    return _HEADERS.get(column, column)
+
+
+def cell(column: str, value: object) -> str:
+    """A value of the rows, for people."""
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:.0e}" if column.startswith("lambda") else f"{value:.4f}"
     return str(value)

@@ -12,7 +12,9 @@ from torch import nn
 from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
 from models.adapt import AdaptRecipe, Coder, RoundLog, adapt, decoding_matrix, encoding_matrix
-from models.datasets import load_slice
+from models.adapt_material import Material, load_material
+from models.adapt_report import adapt_result, save
+from models.datasets import EvaluationSlice, load_slice
 from models.errors import TrainingError
 from models.registry import load_model
 
@@ -39,6 +41,11 @@ def rows(count: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, 6)).astype(np.float32)
 
 
+def material(module: nn.Module, inputs: np.ndarray, held_out: np.ndarray) -> Material:
+    labels = np.zeros(len(held_out), np.int64)
+    return Material("mine", module, inputs, held_out, EvaluationSlice("mine", held_out, labels))
+
+
 @pytest.mark.parametrize("params", [PARAMS, BerrutParams(k=3, n=5, wait_for=4)])
 def test_the_matrices_do_what_the_code_does(params):
     code, coder = params.build(params.k), Coder(params)
@@ -60,8 +67,10 @@ def test_decoded_answers_get_better_and_the_model_itself_is_left_alone(tmp_path)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     images = load_slice("mnist").images
     recipe = AdaptRecipe(rounds=3, steps=25, groups=12, learning_rate=1e-3)
-    params = LetccParams()
-    adapted, logs = adapt(model, params, images[:1600], images[1600:], recipe, checkpoint=tmp_path / "c")
+    params = LetccParams(nodes="chebyshev")
+    adapted, logs = adapt(
+        material(model, images[:1600], images[1600:]), params, recipe, checkpoint=tmp_path / "c"
+    )
     assert logs[0].clean_agreement == 1.0
     assert logs[-1].loss < 0.9 * logs[0].loss
     assert logs[-1].clean_agreement > 0.97
@@ -78,11 +87,11 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, m
     def pull_the_plug(log: RoundLog) -> None:
         raise Interruption
 
-    data = rows(100, 1), rows(50, 2)
-    whole, _ = adapt(model, PARAMS, *data, RECIPE, checkpoint=tmp_path / "whole")
+    data = material(model, rows(100, 1), rows(50, 2))
+    whole, _ = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "whole")
     with pytest.raises(Interruption):
-        adapt(model, PARAMS, *data, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
-    resumed, logs = adapt(model, PARAMS, *data, RECIPE, checkpoint=tmp_path / "c")
+        adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
+    resumed, logs = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c")
     assert [log.round for log in logs] == [0, 1, 2, 3]
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name])
@@ -90,7 +99,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, m
 
 def test_it_stops_when_rounds_bring_nothing(tmp_path, model):
     recipe = replace(RECIPE, rounds=20, steps=1, learning_rate=0.0, patience=2)
-    _, logs = adapt(model, PARAMS, rows(50, 1), rows(50, 2), recipe, checkpoint=tmp_path / "c")
+    _, logs = adapt(material(model, rows(50, 1), rows(50, 2)), PARAMS, recipe, checkpoint=tmp_path / "c")
     assert [log.round for log in logs] == [0, 1, 2]
 
 
@@ -98,14 +107,52 @@ def test_a_checkpoint_of_another_code_is_refused(tmp_path, model):
     def pull_the_plug(log: RoundLog) -> None:
         raise Interruption
 
+    data = material(model, rows(50, 1), rows(50, 2))
     with pytest.raises(Interruption):
-        adapt(
-            model, PARAMS, rows(50, 1), rows(50, 2), RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug
-        )
+        adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
     with pytest.raises(TrainingError, match="Delete it"):
-        adapt(model, replace(PARAMS, n=7), rows(50, 1), rows(50, 2), RECIPE, checkpoint=tmp_path / "c")
+        adapt(data, replace(PARAMS, n=7), RECIPE, checkpoint=tmp_path / "c")
 
 
 def test_too_few_inputs_are_refused(tmp_path, model):
     with pytest.raises(TrainingError, match="at least k, 4, held-out inputs; got 3"):
-        adapt(model, PARAMS, rows(50, 1), rows(3, 2), RECIPE, checkpoint=tmp_path / "c")
+        adapt(material(model, rows(50, 1), rows(3, 2)), PARAMS, RECIPE, checkpoint=tmp_path / "c")
+
+
+def test_the_report_says_what_was_gained_and_what_was_lost():
+    original = load_model("builtin:lenet5-mnist").module
+    data = load_slice("mnist")
+    what = Material("builtin:lenet5-mnist", original, data.images, data.images, data)
+    result = adapt_result(what, original, LetccParams(), RECIPE, [])
+    score = {(row["scheme"], row["variant"]): row for row in result["rows"]}
+    assert score["none", "original"] | {"variant": ""} == score["none", "adapted"] | {"variant": ""}
+    assert score["none", "original"]["rel_accuracy"] == 1
+    assert (
+        score["letcc", "logits+order+equispaced"]["mse"]
+        == score["letcc", "logits+order+equispaced+adapted"]["mse"]
+    )
+    assert {"replication", "hedged"} <= {scheme for scheme, _ in score}
+
+
+def test_saved_weights_are_loaded_by_one_option(tmp_path):
+    module = load_model("builtin:lenet5-mnist").module
+    with torch.no_grad():
+        next(module.parameters()).add_(1.0)
+    save(module, {"rows": []}, tmp_path / "w.safetensors")
+    again = load_model(f"builtin:lenet5-mnist?weights={tmp_path / 'w.safetensors'}").module
+    assert torch.equal(next(module.parameters()), next(again.parameters()))
+    assert (tmp_path / "w.log.json").read_text() == '{\n "rows": []\n}\n'
+
+
+def test_rows_of_a_file_are_split_and_labelled_by_the_model_itself(tmp_path):
+    images = load_slice("mnist").images
+    np.save(tmp_path / "x.npy", images[:200])
+    some = load_material("builtin:lenet5-mnist", str(tmp_path / "x.npy"), seed=0)
+    assert (len(some.inputs), len(some.held_out)) == (180, 20)
+    together = np.concatenate([some.inputs, some.held_out]).reshape(200, -1)
+    assert {row.tobytes() for row in together} == {row.tobytes() for row in images[:200].reshape(200, -1)}
+    answers = some.module(torch.tensor(some.held_out)).argmax(1)
+    assert (some.judged.labels == answers.numpy()).all()
+    np.save(tmp_path / "few.npy", images[:9])
+    with pytest.raises(TrainingError, match="at least 15 rows"):
+        load_material("builtin:lenet5-mnist", str(tmp_path / "few.npy"), seed=0)

@@ -11,8 +11,11 @@ import warnings
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
+from models.adapted import adapted_codes
+from models.builtin import BUILTINS
 from models.errors import BadSource, ModelError, WeightsUnavailable
 from models.hubs import load_timm, load_torchvision, reachable
 from models.registry import library_of, load_model
@@ -233,3 +236,40 @@ def test_hub_libraries_wait_until_they_are_asked_for():
 )
 def test_slow_libraries_are_known_before_a_model_is_loaded(source, library):
     assert library_of(source) == library
+
+
+def test_weights_of_a_file_replace_a_models_own(tmp_path):
+    first = load_model("timm:resnet10t?pretrained=false").module
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.mul_(0.5)
+    file = tmp_path / "w.safetensors"
+    safetensors.torch.save_file(first.state_dict(), file)
+    second = load_model(f"timm:resnet10t?pretrained=false&weights={file}").module
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name])
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    missing, other, broken = (tmp_path / name for name in ("missing", "other", "broken"))
+    safetensors.torch.save_file({"x": torch.zeros(2)}, other)
+    broken.write_bytes(b"not weights")
+    for file, why in ((missing, "must be a file"), (other, "Missing key"), (broken, "this model's weights")):
+        with pytest.raises(BadSource, match=why):
+            load_model(f"builtin:lenet5-mnist?weights={file}")
+
+
+def test_an_unknown_code_of_adapted_weights_is_answered_with_the_known_ones():
+    with pytest.raises(
+        BadSource, match=r"adapted must be a code that lenet5-mnist has weights for: .*got 'x'"
+    ):
+        load_model("builtin:lenet5-mnist?adapted=x")
+
+
+@pytest.mark.parametrize("model", sorted(BUILTINS))
+def test_every_adapted_weights_file_loads_and_answers(model):
+    for code in adapted_codes(model):
+        loaded = load_model(f"builtin:{model}?adapted={code.name}")
+        original = load_model(f"builtin:{model}")
+        rows = torch.rand(2, *loaded.spec.input.item_shape)
+        assert not torch.equal(loaded.module(rows), original.module(rows))

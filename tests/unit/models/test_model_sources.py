@@ -36,8 +36,11 @@ def test_sources_are_taken_apart(text, source):
         ("keras:resnet50", "got 'keras:resnet50'"),
         ("timm:", "must name something after 'timm:'"),
         ("timm:?pretrained=false", "must name something"),
-        ("timm:x?weights=1", "options of a timm source are: pretrained; got 'weights'"),
-        ("builtin:lenet5-mnist?input_shape=1", "options of a builtin source are: none; got 'input_shape'"),
+        ("timm:x?size=1", "options of a timm source are: pretrained, weights; got 'size'"),
+        (
+            "builtin:lenet5-mnist?input_shape=1",
+            "options of a builtin source are: adapted, weights; got 'input_shape'",
+        ),
         ("timm:x?pretrained", "must be option=value"),
         ("timm:x?pretrained=no", "pretrained must be true or false; got 'no'"),
         ("python:m:f?input_shape=3,-1", "input_shape must be positive whole numbers.*got '3,-1'"),
@@ -76,3 +79,15 @@ def test_a_contract_that_codes_cannot_serve_is_refused(tensor, reason):
 def test_there_is_one_label_per_output():
     with pytest.raises(BadSource, match="one class label per output, 10; got 2"):
         float_spec("mine", input_shape=(3,), output_shape=(10,), classes=("cat", "dog"))
+
+
+def test_weights_and_adapted_name_files():
+    assert parse_source("timm:x?weights=a/b.safetensors").weights == "a/b.safetensors"
+    assert parse_source("builtin:x?adapted=letcc-8-9-8").adapted == "letcc-8-9-8"
+    for text, reason in (
+        ("builtin:x?weights=", "weights must not be empty"),
+        ("builtin:x?weights=a&adapted=b", "must not both be given"),
+        ("timm:x?adapted=a", "options of a timm source are: pretrained, weights; got 'adapted'"),
+    ):
+        with pytest.raises(BadSource, match=reason):
+            parse_source(text)

@@ -11,9 +11,9 @@ from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
 from coding.output_domain import OutputDomain, softmax
 from models.errors import DataError, TuningError
+from models.sample_inputs import require_fit, sample_inputs
 from models.spec import float_spec
 from models.tune import Task, best_of_each_encoding, result_of, tune, tuned_fields
-from models.tune_inputs import require_fit, sample_inputs
 from models.tune_measure import Bench, domains_of, encoding_of
 
 ROWS = np.linspace(-3, 3, 241, dtype=np.float32)[:, np.newaxis]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from serving.config.load import load
 from unstraggle import app
 
-SHIPPED = (Path(__file__).parents[2] / "config.yaml").read_text()
+SHIPPED = (Path(__file__).parents[3] / "config.yaml").read_text()
 FEW = ("--groups", "60", "--threads", "1")
 BROKEN = SHIPPED.replace("lambda_enc: 0.0 ", "lambda_enc: 1.0 ")
 

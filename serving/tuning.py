@@ -1,4 +1,4 @@
-"""The command `unstraggle tune`. It stands above the packages, for it needs the server's settings and the model.
+"""The command `unstraggle tune`: fits the configured code to the model.
 
 Torch is imported when it runs, so that `unstraggle --help` answers at once.
 """
@@ -142,13 +142,13 @@ def _tune(
     file = configuration_file(config)
     settings = load(file, os.environ, overrides).settings
     destination = Destination.checked(file, output.out, write=output.write)
-    params = _code_of(settings)
+    params = code_of(settings)
 
     from models.experiments.output import progress_bar
     from models.runner import ModelRunner
+    from models.sample_inputs import require_fit, sample_inputs
     from models.tune import Task, result_of
     from models.tune import tune as search
-    from models.tune_inputs import require_fit, sample_inputs
 
     sample = sample_inputs(inputs, settings.model.source)
     runner = ModelRunner(settings.model.source, effort.threads)
@@ -163,7 +163,7 @@ def _tune(
         typer.echo(f"the choice is in {destination.target}", err=True)
 
 
-def _code_of(settings: Settings) -> CodeParams:
+def code_of(settings: Settings) -> CodeParams:
     """The configured code.
 
     Raises:

@@ -1,0 +1,100 @@
+"""What a model is adapted with: rows to train on and rows to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Generator, Tensor, nn
+
+from coding.berrut import BerrutParams
+from coding.letcc import LetccParams
+from models.augment import change
+from models.builtin import BUILTINS, Builtin
+from models.datasets import EvaluationSlice, evaluation_rows, load, load_slice
+from models.errors import TrainingError
+from models.registry import load_model
+from models.sample_inputs import require_fit, sample_inputs
+from models.sources import parse_source
+
+CodeParams: TypeAlias = LetccParams | BerrutParams
+"""The codes that a model can be adapted to."""
+
+_HELD_OUT_SHARE = 0.1
+_MOST_HELD_OUT = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A model and its rows.
+
+    Attributes:
+        source: the model.source string.
+        module: the model.
+        inputs: shape (n, ...), float32, to train on; no labels.
+        held_out: shape (m, ...), to stop by; not trained on.
+        judged: labelled rows for the report. Where no labels are known, the model's own classes stand for them, on
+            the held-out rows.
+        augment: random changes to a batch of inputs.
+    """
+
+    source: str
+    module: nn.Module
+    inputs: NDArray[np.float32]
+    held_out: NDArray[np.float32]
+    judged: EvaluationSlice
+    augment: Callable[[Tensor, Generator], Tensor] = lambda inputs, _: inputs
+
+
+def load_material(source: str, inputs: str | None, *, seed: int) -> Material:
+    """Load a model and what it is adapted with.
+
+    Args:
+        source: the model.source string.
+        inputs: a file of inputs (see `sample_inputs`); None for the training images of a built-in model's dataset,
+            which are changed at random as they were in training.
+        seed: seed of the split into rows to train on and rows held out.
+
+    Raises:
+        ModelError: model or rows cannot be loaded, or do not fit each other.
+    """
+    loaded = load_model(source)
+    parsed = parse_source(source)
+    builtin = BUILTINS.get(parsed.target) if parsed.kind == "builtin" and inputs is None else None
+    if builtin is not None:
+        return _of_builtin(source, loaded.module, builtin, seed)
+    sample = sample_inputs(inputs, source)
+    require_fit(sample, loaded.spec)
+    rows, held_out = _split(sample.rows, seed)
+    with torch.inference_mode():
+        classes = loaded.module(torch.tensor(held_out)).argmax(1).numpy()
+    return Material(source, loaded.module, rows, held_out, EvaluationSlice(sample.name, held_out, classes))
+
+
+def _of_builtin(source: str, module: nn.Module, model: Builtin, seed: int) -> Material:
+    rows, held_out = _split(evaluation_rows(model.dataset, load(model.dataset, "train")).images, seed)
+    return Material(
+        source,
+        module,
+        rows,
+        held_out,
+        load_slice(model.dataset),
+        augment=lambda images, generator: change(images, model.recipe, generator),
+    )
+
+
+def _split(rows: NDArray[np.float32], seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Rows to train on, and up to a tenth of all held out.
+
+    Raises:
+        TrainingError: there are too few.
+    """
+    held_out = min(_MOST_HELD_OUT, round(_HELD_OUT_SHARE * len(rows)))
+    if held_out < 2:
+        raise TrainingError(f"--inputs must hold at least 15 rows to train on and judge by; got {len(rows)}")
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return rows[order[held_out:]], rows[order[:held_out]]
