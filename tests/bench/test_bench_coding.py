@@ -11,7 +11,7 @@ from scipy.interpolate import make_smoothing_spline
 
 from coding.letcc import LetccParams
 from coding.linear_code import LinearCode
-from coding.nodes import chebyshev_first_kind, chebyshev_second_kind
+from coding.nodes import code_points
 from coding.ordering import nearest_order
 
 OUTPUTS = 1000
@@ -78,12 +78,12 @@ def test_bench_encode(benchmark, code: LinearCode, report) -> None:
 def test_bench_decode_with_a_cached_matrix(benchmark, code: LinearCode, report, groups: int) -> None:
     outputs = arrivals(groups)
     decoded = benchmark(code.decode, outputs)
-    beta = chebyshev_second_kind(12)[list(SURVIVORS)]
-    alpha = chebyshev_first_kind(8)
+    alpha, tasks = code_points("equispaced", 8, 12)
+    beta = tasks[list(SURVIVORS)]
     one_group = np.stack([outputs[task][0] for task in SURVIVORS])
 
     def refit() -> np.ndarray:
-        return make_smoothing_spline(beta, one_group, lam=1e-5)(alpha)
+        return make_smoothing_spline(beta, one_group, lam=1e-6)(alpha)
 
     np.testing.assert_allclose(decoded.outputs[:, 0], refit(), atol=1e-4)
     if benchmark.enabled:
