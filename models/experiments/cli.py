@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
 import typer
 
@@ -15,7 +15,7 @@ from models.experiments.output import progress_bar
 from models.experiments.report import Report, publish_report
 
 if TYPE_CHECKING:
-    from models.experiments.subjects import LoadedSubject
+    from models.experiments.subjects import LoadedSubject, RowsName
 
 experiment_app = typer.Typer(
     help="Re-run the papers' experiments, and ours, on trained networks.", no_args_is_help=True
@@ -35,7 +35,7 @@ GroupsOption = Annotated[
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="Torch threads.")]
 ModelsOption = Annotated[
-    str, typer.Option("--models", help="Which networks, joined by commas: lenet5, repvgg, vit.")
+    str, typer.Option("--models", help="Which networks, joined by commas: lenet5, repvgg.")
 ]
 FullOption = Annotated[
     bool,
@@ -46,194 +46,183 @@ FullOption = Annotated[
 _ALL = "lenet5,repvgg"
 _FULL_SCALE = 10
 
+Advance: TypeAlias = Callable[[int], None]
 
-@experiment_app.command()
-def quick(
-    json: JsonOption = None,
-    out: OutOption = None,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+
+class _Experiment(Protocol):
+    """What is measured, and in how many steps."""
+
+    @property
+    def steps(self) -> int:
+        """What its progress counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What the options say."""
+
+    models: str
+    groups: int | None
+    seed: int
+    full: bool
+    threads: int
+    split: Literal["slice", "train"] = "slice"
+
+    @property
+    def scale(self) -> int:
+        """What to multiply the usual numbers of groups by."""
+        return _FULL_SCALE if self.full else 1
+
+    def groups_of(self, usual: int) -> int:
+        """The number of groups, where an experiment of the default size has so many."""
+        return self.groups or usual * self.scale
+
+    def load(self) -> list[LoadedSubject]:
+        """Load the networks, with the rows that are wanted."""
+        from models.experiments.subjects import choose, load_subject
+
+        rows: RowsName = "test" if self.full else self.split
+        names = [name.strip() for name in self.models.split(",")]
+        return [load_subject(subject, rows=rows, threads=self.threads) for subject in choose(names)]
+
+
+_Parts: TypeAlias = tuple[_Experiment | Sequence[_Experiment], Callable[[Any, Advance], Report]]
+"""An experiment, or several that make one report, and what runs it."""
+
+
+def _quick(request: _Request) -> _Parts:
     """LeNet5 on MNIST in a minute: codes beside plain copies on as many replicas."""
     from models.experiments.quick import quick_experiment, run_quick
 
-    with _reporting(json, out) as publish:
-        (loaded,) = _load("lenet5", full=full, threads=threads)
-        experiment = quick_experiment(loaded, groups=groups or 1000 * _scale(full), seed=seed)
-        with progress_bar("coded queries", experiment.steps) as advance:
-            report = run_quick(experiment, advance)
-        publish(report)
+    groups = request.groups_of(1000)
+    return quick_experiment(request.load()[0], groups=groups, seed=request.seed), run_quick
 
 
-@experiment_app.command()
-def convergence(
-    json: JsonOption = None,
-    out: OutOption = None,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _convergence(request: _Request) -> _Parts:
     """How the error falls as replicas are added (LeTCC, Figure 1b)."""
     from models.experiments.convergence import ConvergenceExperiment, run_convergence
 
-    with _reporting(json, out) as publish:
-        (loaded,) = _load("lenet5", full=full, threads=threads)
-        experiment = ConvergenceExperiment(loaded, groups=groups or 500 * _scale(full), seed=seed)
-        with progress_bar("coded queries", experiment.steps) as advance:
-            report = run_convergence(experiment, advance)
-        publish(report)
+    groups = request.groups_of(500)
+    return ConvergenceExperiment(request.load()[0], groups, request.seed), run_convergence
 
 
-@experiment_app.command()
-def table1(
-    json: JsonOption = None,
-    out: OutOption = None,
-    models: ModelsOption = _ALL,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _table1(request: _Request) -> _Parts:
     """Accuracy and error of every code, and of the same replicas without one (LeTCC, Table 1)."""
     from models.experiments.table1 import run_table1, table1_experiments
 
-    with _reporting(json, out) as publish:
-        loaded = _load(models, full=full, threads=threads)
-        experiments = table1_experiments(loaded, groups=groups, scale=_scale(full), seed=seed)
-        with progress_bar("coded queries", sum(experiment.steps for experiment in experiments)) as advance:
-            report = run_table1(experiments, advance)
-        publish(report)
+    experiments = table1_experiments(
+        request.load(), groups=request.groups, scale=request.scale, seed=request.seed
+    )
+    return experiments, run_table1
 
 
-@experiment_app.command()
-def stragglers(
-    json: JsonOption = None,
-    out: OutOption = None,
-    models: ModelsOption = _ALL,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _stragglers(request: _Request) -> _Parts:
     """Accuracy and error against the number of stragglers (LeTCC, Figure 3)."""
     from models.experiments.stragglers import StragglerExperiment, run_stragglers
 
-    with _reporting(json, out) as publish:
-        loaded = _load(models, full=full, threads=threads)
-        experiment = StragglerExperiment(loaded, groups=groups, scale=_scale(full), seed=seed)
-        with progress_bar("coded queries", experiment.steps) as advance:
-            report = run_stragglers(experiment, advance)
-        publish(report)
+    experiment = StragglerExperiment(
+        request.load(), groups=request.groups, scale=request.scale, seed=request.seed
+    )
+    return experiment, run_stragglers
 
 
-@experiment_app.command("coded-points")
-def coded_points(
-    json: JsonOption = None,
-    out: OutOption = None,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-) -> None:
+def _coded_points(request: _Request) -> _Parts:
     """What the replicas get to see: coded images, as a picture (LeTCC, Figure 4)."""
     from models.datasets import DATASETS, evaluation_rows, load, load_slice
     from models.experiments.coded_points import CodedPointsExperiment, run_coded_points
 
-    with _reporting(json, out) as publish:
-        data = [evaluation_rows(name, load(name, "test")) if full else load_slice(name) for name in DATASETS]
-        publish(run_coded_points(CodedPointsExperiment(data, groups=groups or 100 * _scale(full), seed=seed)))
+    data = [
+        evaluation_rows(name, load(name, "test")) if request.full else load_slice(name) for name in DATASETS
+    ]
+    return CodedPointsExperiment(data, request.groups_of(100), request.seed), run_coded_points
 
 
-@experiment_app.command("lambda")
-def lambda_(
-    json: JsonOption = None,
-    out: OutOption = None,
-    models: ModelsOption = _ALL,
-    split: Annotated[
-        Literal["slice", "train"],
-        typer.Option(help="The shipped test images, or the first training images (`unstraggle data fetch`)."),
-    ] = "slice",
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _lambda(request: _Request) -> _Parts:
     """How much LeTCC's two smoothing parameters matter."""
     from models.experiments.lambdas import LambdaExperiment, run_lambda
 
-    with _reporting(json, out) as publish:
-        loaded = _load(models, full=full, threads=threads, train=split == "train")
-        experiment = LambdaExperiment(loaded, split, groups=groups, scale=_scale(full), seed=seed)
-        with progress_bar("coded queries", experiment.steps) as advance:
-            report = run_lambda(experiment, advance)
-        publish(report)
+    experiment = LambdaExperiment(
+        request.load(), request.split, groups=request.groups, scale=request.scale, seed=request.seed
+    )
+    return experiment, run_lambda
 
 
-@experiment_app.command()
-def byzantine(
-    json: JsonOption = None,
-    out: OutOption = None,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _byzantine(request: _Request) -> _Parts:
     """Replicas that answer falsely: how often they are found, and what they cost."""
     from models.experiments.byzantine import ByzantineExperiment, run_byzantine
 
-    with _reporting(json, out) as publish:
-        (loaded,) = _load("lenet5", full=full, threads=threads)
-        experiment = ByzantineExperiment(loaded, groups=groups or 100 * _scale(full), seed=seed)
-        with progress_bar("groups", experiment.steps) as advance:
-            report = run_byzantine(experiment, advance)
-        publish(report)
+    groups = request.groups_of(100)
+    return ByzantineExperiment(request.load()[0], groups, request.seed), run_byzantine
 
 
-@experiment_app.command()
-def estimate(
-    json: JsonOption = None,
-    out: OutOption = None,
-    models: ModelsOption = _ALL,
-    groups: GroupsOption = None,
-    seed: SeedOption = 0,
-    full: FullOption = False,
-    threads: ThreadsOption = 2,
-) -> None:
+def _estimate(request: _Request) -> _Parts:
     """How well the error estimate of each answer tells good ones from bad ones."""
     from models.experiments.estimate import EstimateExperiment, run_estimate
 
-    with _reporting(json, out) as publish:
-        loaded = _load(models, full=full, threads=threads)
-        experiment = EstimateExperiment(loaded, groups=groups, scale=_scale(full), seed=seed)
-        with progress_bar("coded queries", experiment.steps) as advance:
-            report = run_estimate(experiment, advance)
-        publish(report)
+    experiment = EstimateExperiment(
+        request.load(), groups=request.groups, scale=request.scale, seed=request.seed
+    )
+    return experiment, run_estimate
 
 
-_Publish: TypeAlias = Callable[[Report], None]
-
-
-@contextmanager
-def _reporting(json: str | None, out: Path | None) -> Iterator[_Publish]:
-    """Check the destinations before the work, and end in one line where something is wrong."""
+def _measure(
+    parts_of: Callable[[_Request], _Parts], request: _Request, json: str | None, out: Path | None
+) -> None:
+    """Run an experiment and show what came of it; one line where something is wrong."""
     try:
         if out is not None:
             require_matplotlib()
-        yield lambda report: publish_report(report, json, out)
+        experiment, run = parts_of(request)
+        several = experiment if isinstance(experiment, Sequence) else [experiment]
+        with progress_bar("measuring", sum(each.steps for each in several)) as advance:
+            report = run(experiment, advance)
+        publish_report(report, json, out)
     except (ModelError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
 
 
-def _load(names: str, *, full: bool, threads: int, train: bool = False) -> list[LoadedSubject]:
-    from models.experiments.subjects import choose, load_subject
+def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts]) -> None:
+    def command(
+        json: JsonOption = None,
+        out: OutOption = None,
+        groups: GroupsOption = None,
+        seed: SeedOption = 0,
+        full: FullOption = False,
+        threads: ThreadsOption = 2,
+    ) -> None:
+        _measure(parts_of, _Request("lenet5", groups, seed, full, threads), json, out)
 
-    chosen = choose([name.strip() for name in names.split(",")])
-    rows: Any = "train" if train else "test" if full else "slice"
-    return [load_subject(subject, rows=rows, threads=threads) for subject in chosen]
+    experiment_app.command(name, help=parts_of.__doc__)(command)
 
 
-def _scale(full: bool) -> int:
-    return _FULL_SCALE if full else 1
+def _register_for_several_networks(name: str, parts_of: Callable[[_Request], _Parts]) -> None:
+    def command(
+        json: JsonOption = None,
+        out: OutOption = None,
+        models: ModelsOption = _ALL,
+        groups: GroupsOption = None,
+        seed: SeedOption = 0,
+        full: FullOption = False,
+        threads: ThreadsOption = 2,
+        split: Annotated[
+            Literal["slice", "train"],
+            typer.Option(
+                help="The shipped test images, or training images, to choose parameters on "
+                "(`unstraggle data fetch`)."
+            ),
+        ] = "slice",
+    ) -> None:
+        _measure(parts_of, _Request(models, groups, seed, full, threads, split), json, out)
+
+    experiment_app.command(name, help=parts_of.__doc__)(command)
+
+
+_register_for_one_network("quick", _quick)
+_register_for_one_network("convergence", _convergence)
+_register_for_several_networks("table1", _table1)
+_register_for_several_networks("stragglers", _stragglers)
+_register_for_one_network("coded-points", _coded_points)
+_register_for_several_networks("lambda", _lambda)
+_register_for_one_network("byzantine", _byzantine)
+_register_for_several_networks("estimate", _estimate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,14 +51,21 @@ class CodedPointsExperiment:
     groups: int = 100
     seed: int = 0
 
+    @property
+    def steps(self) -> int:
+        """Rows of the table."""
+        return len(self.data) * len(_VARIANTS)
 
-def run_coded_points(experiment: CodedPointsExperiment) -> Report:
+
+def run_coded_points(
+    experiment: CodedPointsExperiment, advance: Callable[[int], None] = lambda _: None
+) -> Report:
     """Encode, and describe the blends."""
-    rows = [
-        _row(data, label, variant, groups, experiment)
-        for data in experiment.data
-        for label, variant, groups in _encodings(experiment, data)
-    ]
+    rows = []
+    for data in experiment.data:
+        for label, variant, groups in _encodings(experiment, data):
+            rows.append(_row(data, label, variant, groups, experiment))
+            advance(1)
     result = {
         "name": "coded-points",
         "seed": experiment.seed,

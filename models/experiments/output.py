@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 _PIPE_WIDTH = 120
+_SMALL = 1e-3
+"""Smaller values are shown by their power of ten."""
 _TEXT_COLUMNS = ("model", "dataset", "scheme", "variant", "attack", "method", "stragglers")
 
 _HEADERS = MappingProxyType({"base_accuracy": "base", "rel_accuracy": "relative", "rel_accuracy_sd": "sd"})
@@ -61,5 +63,7 @@ def cell(column: str, value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.0e}" if column.startswith("lambda") else f"{value:.4f}"
+        if column.startswith("lambda"):
+            return f"{value:.0e}"
+        return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:.4f}"
     return str(value)

@@ -63,7 +63,7 @@ SUBJECTS: Mapping[str, Subject] = MappingProxyType(
                 "RepVGG, CIFAR-10",
                 "repvgg-cifar10",
                 "cifar10",
-                CodeSetting(k=20, n=60, s=20),
+                CodeSetting(k=20, n=60, s=20, lambda_dec=1e-6),
                 groups=60,
             ),
         )
