@@ -20,7 +20,7 @@ from models.experiments.subjects import LoadedSubject
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-VARIANT = Variant("letcc", logits=True, ordered=True)
+VARIANT = Variant("letcc", logits=True, ordered=True, nodes="equispaced")
 BINS = 10
 _BOOTSTRAPS = 300
 
@@ -183,7 +183,7 @@ def draw_estimate(result: Result) -> Figure:
     models = list(dict.fromkeys(row["model"] for row in result["rows"]))
     figure, grid = new_figure(
         "The error estimate against the truth",
-        "Each dot is a tenth of the answers, by rising estimate; bars are 95 % intervals. LeTCC, logits + order. "
+        "Each dot is a tenth of the answers, by rising estimate; bars are 95 % intervals. LeTCC as it is served. "
         f"Seed {result['seed']}.",
         rows=len(models),
         columns=2,
