@@ -172,6 +172,7 @@ def _measure(
     try:
         if out is not None:
             require_matplotlib()
+            out.mkdir(parents=True, exist_ok=True)
         experiment, run = parts_of(request)
         several = experiment if isinstance(experiment, Sequence) else [experiment]
         with progress_bar("measuring", sum(each.steps for each in several)) as advance:
