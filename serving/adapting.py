@@ -100,8 +100,11 @@ class _Task:
 
     @property
     def adapted_source(self) -> str:
-        """The model.source that loads the weights."""
-        return f"{self.source}{'&' if '?' in self.source else '?'}weights={self.target}"
+        """The model.source that loads the weights, in the place of those that it names itself."""
+        model, _, query = self.source.partition("?")
+        options = [option for option in query.split("&") if option]
+        kept = [option for option in options if not option.startswith(("adapted=", "weights="))]
+        return f"{model}?{'&'.join([*kept, f'weights={self.target}'])}"
 
 
 def _adapt(task: _Task, inputs: str | None, recipe: AdaptRecipe, threads: int) -> None:

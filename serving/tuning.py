@@ -174,7 +174,7 @@ def code_of(settings: Settings) -> CodeParams:
 
     if not isinstance(settings.scheme, LetccParams | BerrutParams):
         raise ConfigError(
-            f"scheme.kind must be letcc or berrut, for the others have nothing to tune; got {settings.scheme.kind}"
+            f"scheme.kind must be letcc or berrut, for the others are no codes; got {settings.scheme.kind}"
         )
     if settings.replicas.kind != "local":
         raise ConfigError(

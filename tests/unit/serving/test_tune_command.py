@@ -16,7 +16,8 @@ from unstraggle import app
 
 SHIPPED = (Path(__file__).parents[3] / "config.yaml").read_text()
 FEW = ("--groups", "60", "--threads", "1")
-BROKEN = SHIPPED.replace("lambda_enc: 0.0 ", "lambda_enc: 1.0 ")
+BROKEN = SHIPPED.replace("lambda_enc: 1.0e-5 ", "lambda_enc: 1.0 ")
+assert BROKEN != SHIPPED
 
 
 @pytest.fixture(autouse=True)

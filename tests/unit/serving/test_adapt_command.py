@@ -1,0 +1,68 @@
+"""The command `unstraggle adapt`, in its smallest size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from models.datasets import load_slice
+from models.registry import load_model
+from unstraggle import app
+
+SMALL = ["--rounds", "1", "--steps", "2", "--groups", "2", "--threads", "1"]
+CODE = ["-s", "scheme.k=2", "-s", "scheme.n=4", "-s", "scheme.wait_for=3"]
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", load_slice("mnist").images[:80])
+
+
+def adapt(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["adapt", *arguments])
+
+
+def test_the_printed_source_loads_what_was_written():
+    outcome = adapt(*CODE, *SMALL, "--inputs", "x.npy", "--out", "w.safetensors")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.stdout.endswith('model:\n  source: "builtin:lenet5-mnist?weights=w.safetensors"\n')
+    adapted, original = (
+        load_model("builtin:lenet5-mnist?weights=w.safetensors"),
+        load_model("builtin:lenet5-mnist"),
+    )
+    rows = torch.rand(3, 1, 28, 28)
+    assert not torch.equal(adapted.module(rows), original.module(rows))
+    log = json.loads(Path("w.log.json").read_text())
+    assert [entry["round"] for entry in log["settings"]["rounds"]] == [0, 1]
+    assert {row["scheme"] for row in log["rows"]} == {"none", "replication", "hedged", "default", "letcc"}
+
+
+def test_weights_that_are_adapted_again_take_the_place_of_the_first():
+    source = "model.source=builtin:lenet5-mnist?adapted=letcc-8-12-10"
+    outcome = adapt(*CODE, *SMALL, "-s", source, "--inputs", "x.npy")
+    assert outcome.exit_code == 0, outcome.output
+    assert '"builtin:lenet5-mnist?weights=adapted-letcc-2-4-3.safetensors"' in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-s", "scheme.kind=hedged"], "scheme.kind must be letcc or berrut"),
+        (["-s", "scheme.output_domain=as_is"], "scheme.output_domain must be logits"),
+        (["--out", "w.bin"], "--out must end in .safetensors, got w.bin"),
+        (["--inputs", "nope.npy"], "--inputs must be a file that can be read: nope.npy"),
+        (["-s", "model.source=timm:x?pretrained=maybe"], "pretrained must be true or false"),
+    ],
+)
+def test_bad_input_ends_in_one_line(arguments, reason):
+    outcome = adapt(*SMALL, *arguments)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("unstraggle adapt: ")
+    assert reason in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
