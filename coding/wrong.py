@@ -1,7 +1,7 @@
 """How many arrivals are wrong, and which: the test that decides what is left out before a group is decoded.
 
-`coding.locate` names a given number of suspects. Here is the other half: whether to believe it. Honest answers differ
-from each other too, and dropping one costs accuracy, so an arrival is dropped only when it stands out.
+Honest answers differ from each other too, and dropping one costs accuracy, so an arrival is dropped only when it stands
+out. ApproxIFER's locator, which always drops as many as it is told to, is in `coding.locate`, for comparison.
 
 **What honest answers look like.** The model's answers to two payloads are alike where the payloads are. Payload n is
 E_n x, so that for queries that have nothing in common the distance of two payloads is |E_m - E_n|, and its
@@ -16,7 +16,7 @@ of one every payload is the query, and only rounding is left: K_mn = 1.
 The form of K was chosen among some twenty, and `NOISE` and `SIGNIFICANT` among four settings, all on coded groups of
 the evaluation slice. There, at (8, 12), ten arrivals, each with its own threshold of 1 % false alarms, one noisy
 arrival is found in 92 % of groups with this K; in 49 % and 72 % with the bending of a spline for K_FF^-1
-(`locate.implausible`, lambda 1e-4 and 1e-2), in 94 % with the covariance measured on LeNet5 itself.
+(lambda 1e-4 and 1e-2), in 94 % with the covariance measured on LeNet5 itself.
 
 **Who stands out.** With the precision A = K_FF^-1 of the m arrivals y (C outputs each) and p = A y, dropping a set D
 of d arrivals takes tr(p_D' A_DD^-1 p_D) off the misfit tr(y' A y), and leaves S_D. Among the sets of d arrivals the
