@@ -18,9 +18,10 @@ import numpy as np
 
 from coding.letcc import LetccParams
 from coding.nodes import BERRUT_NODES, SPLINE_NODES
+from models.adapt_material import CodeParams
 from models.errors import TuningError
 from models.experiments.measure import Floats, Predict
-from models.tune_measure import Bench, CodeParams, Domains, Gain, Measured, domains_of, encoding_of
+from models.tune_measure import Bench, Domains, Gain, Measured, domains_of, encoding_of
 
 LAMBDAS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 """Candidates of both lambdas, in the sum-of-squares convention."""

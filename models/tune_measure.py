@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
 from coding.output_domain import OutputDomain, OutputDomainName
 from models.adapt import decoding_matrix
+from models.adapt_material import CodeParams
 from models.errors import TuningError
 from models.experiments.groups import CodeSetting, draw_groups
 from models.experiments.measure import Floats, Predict, order_groups
-
-CodeParams: TypeAlias = LetccParams | BerrutParams
 
 _BATCH_ROWS = 500
 _BATCH_BYTES = 64 * 1024 * 1024

@@ -20,8 +20,8 @@ from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
 if TYPE_CHECKING:
+    from models.adapt_material import CodeParams
     from models.tune import Tuning
-    from models.tune_measure import CodeParams
     from serving.config import Settings
 
 _USAGE_ERROR = 2

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 ENCODINGS = (0.0, 1e-5, 1e-3)
 DECODINGS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-VARIANTS = (Variant("letcc"), Variant("letcc", logits=True, ordered=True))
+VARIANTS = (Variant("letcc"), Variant("letcc", logits=True, ordered=True, nodes="equispaced"))
+_DEFAULT = LetccParams()
 
 COLUMNS = ("model", "variant", "lambda_enc", "lambda_dec", "mse", "mse_sd", "accuracy")
 
-_ABOUT = """LeTCC over both smoothing parameters, in the sum-of-squares convention: `paper` decodes softmax
-outputs in the order of arrival, `logits+order` is what the server does. **mse** is the mean over queries of the
-squared L2 distance between decoded and uncoded softmax vectors, **sd** its standard deviation over groups.
-`unstraggle tune` chooses both for a model of your own. The defaults are lambda_enc 0 and lambda_dec 1e-5."""
+_ABOUT = f"""LeTCC over both smoothing parameters, in the sum-of-squares convention: `paper` decodes softmax outputs
+in the order of arrival at Chebyshev points, `logits+order+equispaced` is what the server does. **mse** is the mean over
+queries of the squared L2 distance between decoded and uncoded softmax vectors, **sd** its standard deviation over
+groups. `unstraggle tune` chooses both for a model of your own. The defaults are lambda_enc {_DEFAULT.lambda_enc:g} and
+lambda_dec {_DEFAULT.lambda_dec:g}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +92,15 @@ def _rows(
     images = loaded.data.images
     queries = ask(images, loaded.data.labels, loaded.predict)
     draw = draw_groups(setting, rows=len(images), groups=groups, seed=experiment.seed)
-    params = LetccParams(k=setting.k, n=setting.n, wait_for=setting.n - setting.s)
     for variant in VARIANTS:
         mine = order_groups(images, draw.groups) if variant.ordered else draw.groups
         for lambda_enc in ENCODINGS:
-            encoder = replace(params, lambda_enc=lambda_enc)
+            encoded = replace(setting, lambda_enc=lambda_enc)
             logits = coded_logits(
-                encoder.build(setting.k), images, mine, loaded.predict, lambda done: advance(done * setting.n)
+                variant.code(encoded), images, mine, loaded.predict, lambda done: advance(done * setting.n)
             )
             for lambda_dec in DECODINGS:
-                code = replace(encoder, lambda_dec=lambda_dec).build(setting.k)
+                code = variant.code(replace(encoded, lambda_dec=lambda_dec))
                 score = queries.score(decoded_answers(variant, code, logits, draw.survivors), mine)
                 yield {
                     "model": loaded.subject.name,
@@ -148,7 +149,7 @@ def draw_lambda(result: Result) -> Figure:
                     color=COLOURS[number + 1],
                     label=f"lambda_enc {lambda_enc:g}",
                 )
-            axes.axvline(DECODINGS.index(1e-5), color="#999999", linestyle=":", linewidth=1)
+            axes.axvline(DECODINGS.index(_DEFAULT.lambda_dec), color="#999999", linestyle=":", linewidth=1)
             axes.set_xticks(places, [f"{value:g}" for value in DECODINGS], rotation=45)
             axes.set_ylim(bottom=0)
             point = ", ".join(map(str, panel[1:]))

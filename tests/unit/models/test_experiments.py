@@ -276,7 +276,7 @@ def test_too_much_smoothing_costs(lenet5):
     mse = {
         (row["variant"], row["lambda_enc"], row["lambda_dec"]): row["mse"] for row in rows if row["k"] == 6
     }
-    assert mse["logits+order", 0.0, 0.0] < mse["logits+order", 0.0, 1e-3]
+    assert mse["logits+order+equispaced", 0.0, 0.0] < mse["logits+order+equispaced", 0.0, 1e-3]
     assert mse["paper", 0.0, 0.0] < mse["paper", 1e-3, 1e-3]
 
 
