@@ -29,7 +29,7 @@ class Subject:
         model: the built-in model.
         dataset: what it classifies.
         large: its setting with many replicas, from LeTCC's Table 1. Its lambda_dec has the least mse for LeTCC as in
-            the paper on training images (`unstraggle experiment lambda --split train`).
+            the paper, or one within 3 percent of it, on training images (`unstraggle experiment lambda --split train`).
         groups: random groups per setting in an experiment of the default size, fewer where the model is slow.
     """
 
