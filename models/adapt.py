@@ -28,6 +28,7 @@ from coding.scheme import Scheme
 from models.adapt_material import CodeParams, Material
 from models.errors import TrainingError
 from models.files import write_whole
+from models.schedule import rate_share
 
 _SEED_STRIDE = 1_000_003
 _ROWS_AT_ONCE = 500
@@ -41,7 +42,7 @@ class AdaptRecipe:
         rounds: how often the model is measured on held-out groups, at most.
         steps: steps of a round.
         groups: random groups in a step.
-        learning_rate: the highest one; it falls along a cosine over all rounds.
+        learning_rate: the highest one; it rises over the first tenth of all steps, then falls along a cosine.
         clean_share: weight of the loss on plain inputs beside that on decoded answers.
         patience: rounds without a better held-out loss after which to stop.
         seed: seed of groups, stragglers and changes to the inputs.
@@ -52,7 +53,7 @@ class AdaptRecipe:
     groups: int = 25
     learning_rate: float = 1e-3
     clean_share: float = 0.5
-    patience: int = 6
+    patience: int = 10
     seed: int = 0
 
 
@@ -204,7 +205,7 @@ class _Run:
         for step in range(self.recipe.steps):
             done = (number - 1) * self.recipe.steps + step
             for group in self._optimizer.param_groups:
-                group["lr"] = self.recipe.learning_rate * (0.5 + 0.5 * math.cos(math.pi * done / total))
+                group["lr"] = self.recipe.learning_rate * rate_share(done, total)
             self._step(random, generator)
             on_step()
         log = self._measure(number, started)

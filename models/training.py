@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import platform
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from models.files import write_whole
 from models.images import Images
 from models.recipe import Recipe
 from models.registry import load_model
+from models.schedule import rate_share
 
 _SEED_STRIDE = 1_000_003
 """Epoch e draws from seed + (e + 1) * this, so that no state of a generator needs to be kept to resume."""
@@ -138,7 +138,7 @@ class _Run:
     def _step(self, step: int, rows: Tensor, generator: Generator) -> float:
         recipe = self.recipe
         for group in self._optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * _schedule(step, recipe.epochs * self.steps)
+            group["lr"] = recipe.learning_rate * rate_share(step, recipe.epochs * self.steps)
         images, targets = self._examples(rows, generator)
         loss = functional.cross_entropy(self.network(images), targets)
         self._optimizer.zero_grad()
@@ -200,14 +200,6 @@ def _tensors(data: Images) -> tuple[Tensor, Tensor]:
 def _pixels(images: Tensor) -> Tensor:
     """Bytes to float32 in [0, 1]."""
     return images.float() / 255
-
-
-def _schedule(step: int, steps: int) -> float:
-    """The learning rate as a share of the highest: up over the first tenth, then down along a cosine."""
-    rise = max(1, steps // 10)
-    if step < rise:
-        return (step + 1) / rise
-    return 0.5 + 0.5 * math.cos(math.pi * (step - rise) / max(1, steps - rise))
 
 
 def _render_log(run: _Run, served: nn.Module) -> bytes:

@@ -52,6 +52,12 @@ def adapt(
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", min=1e-7, max=1.0, help="The highest learning rate.")
     ] = 1e-3,
+    clean_share: Annotated[
+        float,
+        typer.Option(
+            "--clean-share", min=0.0, max=100.0, help="Weight of plain answers beside decoded ones."
+        ),
+    ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the groups and the stragglers.")] = 0,
     threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 2,
 ) -> None:
@@ -61,7 +67,7 @@ def adapt(
     """
     from models.adapt import AdaptRecipe
 
-    recipe = AdaptRecipe(rounds=rounds, steps=steps, groups=groups, learning_rate=learning_rate, seed=seed)
+    recipe = AdaptRecipe(rounds, steps, groups, learning_rate, clean_share, seed=seed)
     try:
         _adapt(_Task.of(config, overrides or [], out), inputs, recipe, threads)
     except (ConfigError, ModelError, OSError) as error:
