@@ -6,12 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import safetensors.torch
-import torch
-from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from coding.letcc import LetccParams
 from models.adapt import AdaptRecipe, RoundLog
@@ -21,6 +20,7 @@ from models.experiments.groups import CodeSetting
 from models.experiments.measure import Predict, Variant, ask
 from models.experiments.report import Result, with_circumstances
 from models.files import write_whole
+from models.runner import forward
 
 GROUPS = 300
 """Random groups that are judged by."""
@@ -84,15 +84,7 @@ def _plain_rows(experiment: Experiment, setting: CodeSetting) -> list[Row]:
 
 def predictor(module: nn.Module) -> Predict:
     """A module as a function of arrays."""
-
-    def predict(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            answers: NDArray[np.float32] = module(
-                torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-            ).numpy()
-        return answers
-
-    return predict
+    return lambda rows: cast("Tensor", forward(module, rows)).numpy()
 
 
 def save(adapted: nn.Module, result: Result, weights: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.errors import BadRows
 from models.registry import load_model
@@ -58,10 +58,7 @@ class ModelRunner:
             raise BadRows(f"{self._spec.source}: rows must be float32; got {rows.dtype}")
         if len(rows) == 0:
             return np.empty((0, *self._spec.output.item_shape), np.float32)
-        # torch wants memory that it may write to; request bodies are read-only and get copied here.
-        batch = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
-        with torch.inference_mode():
-            output = self._module(batch)
+        output = forward(self._module, rows)
         if not isinstance(output, Tensor):
             raise BadRows(
                 f"{self._spec.source}: the model must return one tensor; got {type(output).__name__}"
@@ -84,3 +81,11 @@ class ModelRunner:
             raise BadRows(
                 f"{self._spec.source}: {tensor.name!r} must have shape {list(wanted)}; got {list(shape)}"
             )
+
+
+def forward(module: nn.Module, rows: NDArray[np.float32]) -> object:
+    """What a module answers to a batch, unchecked and without gradients."""
+    # torch wants memory that it may write to; request bodies are read-only and get copied here.
+    batch = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+    with torch.inference_mode():
+        return module(batch)
