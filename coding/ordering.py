@@ -70,8 +70,8 @@ def _pooled(rows: Array) -> Array:
 def _block_samples(item_shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
     """Cut images into equal blocks, at most 16 along an axis, and pick places of a block to sum over.
 
-    All places of blocks that are at most 2 long, as for images of up to 32 x 32. Of larger blocks two places on
-    the diagonal: most of a large image is then never read, which is what costs, and the chains are as short.
+    All places of blocks that are at most 2 long, as for images of up to 32 x 32. Of larger blocks the middle alone:
+    most of a large image is then never read, which is what costs, and the chains are as short.
 
     Returns:
         Indexes into rows, each with one place of every block; rests at the end are left out.
@@ -81,7 +81,7 @@ def _block_samples(item_shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]
         ranges = [range(block) for block in reversed(blocks)]
         places = [place[::-1] for place in itertools.product(*ranges)]
     else:
-        places = [tuple(quarter * block // 4 for block in blocks) for quarter in (1, 3)]
+        places = [tuple(block // 2 for block in blocks)]
     return tuple(
         (
             slice(None),
