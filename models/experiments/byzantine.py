@@ -46,7 +46,8 @@ answers that it dropped in a group, **accuracy** that of the answers decoded fro
 - `ApproxIFER` decodes by Berrut's rational function after its own locator, with the N = 2 (K + E) - 1 replicas that it
   needs; it always drops E. `larger lambda` is LeTCC's own answer, lambda_dec = (E / N)^(8/5) and no locator. `ours` is
   what the server does with `scheme.max_wrong: E`, at ApproxIFER's number of replicas and with only
-  N = K + 2 E + {SPARE}. `nothing` decodes everything as if nothing were wrong.
+  N = K + 2 E + {SPARE}. `nothing` decodes everything as if nothing were wrong. All but ApproxIFER put similar queries
+  together, at equispaced points, which are the server's default.
 - `vote` is replication on the larger number of replicas: N / K copies of each query, the majority's class. Two copies
   that differ decide nothing, so it takes three to outvote one liar. Hedging does not notice wrong answers: it is as
   wrong as the replica it happens to ask."""

@@ -1,34 +1,48 @@
-"""How sensitive LeTCC is to its two smoothing parameters."""
+"""How sensitive LeTCC is to its two smoothing parameters, and which `tune` picks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from coding.letcc import LetccParams
 from models.experiments.comparison import Row
 from models.experiments.figure import COLOURS, decorate, new_figure, shared_legend
-from models.experiments.groups import CodeSetting, draw_groups
-from models.experiments.measure import Variant, ask, coded_logits, decoded_answers, order_groups
+from models.experiments.groups import CodeSetting, Draw, draw_groups
+from models.experiments.measure import (
+    Queries,
+    Score,
+    Variant,
+    ask,
+    coded_logits,
+    decoded_answers,
+    order_groups,
+)
 from models.experiments.report import Report, Result
 from models.experiments.subjects import LoadedSubject
+from models.tune import Task, tune
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENCODINGS = (0.0, 1e-5, 1e-3)
 DECODINGS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-VARIANTS = (Variant("letcc"), Variant("letcc", logits=True, ordered=True, nodes="equispaced"))
+_SERVED = Variant("letcc", logits=True, ordered=True, nodes="equispaced")
+VARIANTS = (Variant("letcc"), _SERVED)
+SMALL = CodeSetting(8, 12, 2)
+"""Where `tune` is let choose too, as `TUNED`; with many replicas that takes long."""
+TUNED = "tuned"
 _DEFAULT = LetccParams()
 
-COLUMNS = ("model", "variant", "lambda_enc", "lambda_dec", "mse", "mse_sd", "accuracy")
+COLUMNS = ("model", "variant", "nodes", "lambda_enc", "lambda_dec", "mse", "mse_sd", "accuracy")
 
 _ABOUT = f"""LeTCC over both smoothing parameters, in the sum-of-squares convention: `paper` decodes softmax outputs
 in the order of arrival at Chebyshev points, `logits+order+equispaced` is what the server does. **mse** is the mean over
 queries of the squared L2 distance between decoded and uncoded softmax vectors, **sd** its standard deviation over
-groups. `unstraggle tune` chooses both for a model of your own. The defaults are lambda_enc {_DEFAULT.lambda_enc:g} and
-lambda_dec {_DEFAULT.lambda_dec:g}."""
+groups. The defaults are lambda_enc {_DEFAULT.lambda_enc:g} and lambda_dec {_DEFAULT.lambda_dec:g}. `{TUNED}` is what
+`unstraggle tune` chooses for ({SMALL.k}, {SMALL.n}, {SMALL.s}), nodes included, from as many groups of the same images;
+it keeps the defaults unless others are better beyond chance on images that its search did not see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +66,23 @@ class LambdaExperiment:
     def points(self) -> Iterator[tuple[LoadedSubject, CodeSetting, int]]:
         """Network, setting and number of groups."""
         for loaded in self.subjects:
-            for setting in (loaded.subject.large, CodeSetting(8, 12, 2)):
+            for setting in (loaded.subject.large, SMALL):
                 yield loaded, setting, self.groups or max(1, loaded.subject.groups * self.scale // 2)
 
     @property
     def steps(self) -> int:
         """Model calls on coded rows."""
-        return (
-            len(VARIANTS) * len(ENCODINGS) * sum(setting.n * groups for _, setting, groups in self.points())
+        grid = len(VARIANTS) * len(ENCODINGS)
+        return sum(
+            grid * setting.n * groups
+            + (self.task(loaded, groups).calls + setting.n * groups) * (setting == SMALL)
+            for loaded, setting, groups in self.points()
         )
+
+    def task(self, loaded: LoadedSubject, groups: int) -> Task:
+        """What `tune` has to do for a network."""
+        params = LetccParams(k=SMALL.k, n=SMALL.n, wait_for=SMALL.n - SMALL.s)
+        return Task(params, loaded.predict, loaded.data.images, groups, self.seed)
 
 
 def run_lambda(experiment: LambdaExperiment, advance: Callable[[int], None] = lambda _: None) -> Report:
@@ -82,6 +104,53 @@ def run_lambda(experiment: LambdaExperiment, advance: Callable[[int], None] = la
     return Report(result, "how much the smoothing matters", _ABOUT, COLUMNS, draw_lambda)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What all rows of one network at one setting share: the groups, and who answers them."""
+
+    loaded: LoadedSubject
+    queries: Queries
+    draw: Draw
+    groups: int
+
+    def row(self, setting: CodeSetting, variant: Variant, score: Score, name: str) -> Row:
+        """One line of the result."""
+        return {
+            "model": self.loaded.subject.name,
+            "dataset": self.loaded.data.name,
+            "scheme": variant.scheme,
+            "variant": name,
+            "nodes": variant.nodes,
+            "k": setting.k,
+            "n": setting.n,
+            "s": setting.s,
+            "groups": self.groups,
+            "lambda_enc": setting.lambda_enc,
+            "lambda_dec": setting.lambda_dec,
+            "mse": score.mse,
+            "mse_sd": score.mse_sd,
+            "accuracy": score.accuracy,
+        }
+
+    def scores(
+        self,
+        variant: Variant,
+        setting: CodeSetting,
+        decodings: Sequence[float],
+        advance: Callable[[int], None],
+    ) -> Iterator[tuple[CodeSetting, Score]]:
+        """Ask the network once, and decode with each of these lambda_dec."""
+        images = self.queries.images
+        mine = order_groups(images, self.draw.groups) if variant.ordered else self.draw.groups
+        logits = coded_logits(
+            variant.code(setting), images, mine, self.loaded.predict, lambda done: advance(done * setting.n)
+        )
+        for lambda_dec in decodings:
+            decoded = replace(setting, lambda_dec=lambda_dec)
+            answers = decoded_answers(variant, variant.code(decoded), logits, self.draw.survivors)
+            yield decoded, self.queries.score(answers, mine)
+
+
 def _rows(
     experiment: LambdaExperiment,
     loaded: LoadedSubject,
@@ -90,33 +159,23 @@ def _rows(
     advance: Callable[[int], None],
 ) -> Iterator[Row]:
     images = loaded.data.images
-    queries = ask(images, loaded.data.labels, loaded.predict)
-    draw = draw_groups(setting, rows=len(images), groups=groups, seed=experiment.seed)
+    bench = _Bench(
+        loaded,
+        ask(images, loaded.data.labels, loaded.predict),
+        draw_groups(setting, rows=len(images), groups=groups, seed=experiment.seed),
+        groups,
+    )
     for variant in VARIANTS:
-        mine = order_groups(images, draw.groups) if variant.ordered else draw.groups
         for lambda_enc in ENCODINGS:
             encoded = replace(setting, lambda_enc=lambda_enc)
-            logits = coded_logits(
-                variant.code(encoded), images, mine, loaded.predict, lambda done: advance(done * setting.n)
-            )
-            for lambda_dec in DECODINGS:
-                code = variant.code(replace(encoded, lambda_dec=lambda_dec))
-                score = queries.score(decoded_answers(variant, code, logits, draw.survivors), mine)
-                yield {
-                    "model": loaded.subject.name,
-                    "dataset": loaded.data.name,
-                    "scheme": variant.scheme,
-                    "variant": variant.name,
-                    "k": setting.k,
-                    "n": setting.n,
-                    "s": setting.s,
-                    "groups": groups,
-                    "lambda_enc": lambda_enc,
-                    "lambda_dec": lambda_dec,
-                    "mse": score.mse,
-                    "mse_sd": score.mse_sd,
-                    "accuracy": score.accuracy,
-                }
+            for decoded, score in bench.scores(variant, encoded, DECODINGS, advance):
+                yield bench.row(decoded, variant, score, variant.name)
+    if setting == SMALL:
+        chosen = cast("LetccParams", tune(experiment.task(loaded, groups), advance).chosen)
+        variant = replace(_SERVED, nodes=chosen.nodes)
+        encoded = replace(setting, lambda_enc=chosen.lambda_enc)
+        for decoded, score in bench.scores(variant, encoded, [chosen.lambda_dec], advance):
+            yield bench.row(decoded, variant, score, TUNED)
 
 
 def draw_lambda(result: Result) -> Figure:
@@ -149,10 +208,25 @@ def draw_lambda(result: Result) -> Figure:
                     color=COLOURS[number + 1],
                     label=f"lambda_enc {lambda_enc:g}",
                 )
+            picked = [
+                row
+                for row in result["rows"]
+                if (row["model"], row["k"], row["n"], row["s"]) == panel and row["variant"] == TUNED
+            ]
+            if variant == _SERVED and picked:
+                axes.plot(
+                    [DECODINGS.index(row["lambda_dec"]) for row in picked],
+                    [row["mse"] for row in picked],
+                    "*",
+                    markersize=13,
+                    markerfacecolor="none",
+                    color=COLOURS[0],
+                    label="picked by `unstraggle tune`",
+                )
             axes.axvline(DECODINGS.index(_DEFAULT.lambda_dec), color="#999999", linestyle=":", linewidth=1)
             axes.set_xticks(places, [f"{value:g}" for value in DECODINGS], rotation=45)
             axes.set_ylim(bottom=0)
             point = ", ".join(map(str, panel[1:]))
             decorate(axes, title=f"{panel[0]} ({point})\n{variant.name}", x="lambda_dec", y="mse")
-    shared_legend(figure, grid[0][0])
+    shared_legend(figure, grid[-1][-1])
     return figure
