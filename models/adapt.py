@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 from torch.nn import functional
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from coding.ordering import nearest_order
 from coding.scheme import Scheme
@@ -32,6 +33,8 @@ from models.schedule import rate_share
 
 _SEED_STRIDE = 1_000_003
 _ROWS_AT_ONCE = 500
+_AVERAGE_DECAY = 0.99
+"""Of the weights that are kept, per step: an average over about the last hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +180,12 @@ class _Run:
         self._inputs = torch.from_numpy(material.inputs)
         self._held_out = torch.from_numpy(material.held_out)
         self._held_targets = self._answers(self._teacher, self._held_out)
-        self._best = copy.deepcopy(self._student.state_dict())
+        # What is measured and kept: an average over steps is better than where a high learning rate happens to stand.
+        self._average = AveragedModel(
+            self._student,
+            multi_avg_fn=get_ema_multi_avg_fn(_AVERAGE_DECAY),  # type: ignore[no-untyped-call]
+        )
+        self._best = self._averaged_state()
         if checkpoint.exists():
             self._restore()
         else:
@@ -210,7 +218,7 @@ class _Run:
             on_step()
         log = self._measure(number, started)
         if log.loss < min(previous.loss for previous in self.logs):
-            self._best = copy.deepcopy(self._student.state_dict())
+            self._best = self._averaged_state()
         self.logs.append(log)
         return log
 
@@ -223,25 +231,29 @@ class _Run:
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
+        self._average.update_parameters(self._student)
+
+    def _averaged_state(self) -> dict[str, Any]:
+        return copy.deepcopy(self._average.module.state_dict())
 
     def _loss(
         self, rows: Tensor, taught: Tensor, shape: tuple[int, ...], random: np.random.Generator
     ) -> Tensor:
-        decoded, order = self._coded(rows, shape, random)
+        decoded, order = self._coded(self._student, rows, shape, random)
         coded = functional.cross_entropy(decoded, taught[order])
         some = torch.tensor(random.choice(len(rows), max(1, len(rows) // 2), replace=False))
         clean = functional.cross_entropy(self._student(rows[some]), taught[some])
         return coded + self.recipe.clean_share * clean
 
     def _coded(
-        self, rows: Tensor, shape: tuple[int, ...], random: np.random.Generator
+        self, model: nn.Module, rows: Tensor, shape: tuple[int, ...], random: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         """Decoded logits (g * K, C), and which row each answers."""
         positions = np.arange(len(rows)).reshape(shape)
         order = self._coder.order(rows.numpy(), positions)
         survivors = _survivors(random, shape[0], self._coder.n, self._coder.wait_for)
         payloads = self._coder.encode(rows[torch.tensor(order)], survivors)
-        arrivals = self._student(payloads.flatten(0, 1)).view(*survivors.shape, -1)
+        arrivals = model(payloads.flatten(0, 1)).view(*survivors.shape, -1)
         return self._coder.decode(arrivals, survivors).flatten(0, 1), torch.tensor(order.ravel())
 
     @torch.inference_mode()
@@ -252,11 +264,11 @@ class _Run:
         losses, right = [], []
         for some in np.array_split(groups, math.ceil(len(groups) / 25)):
             flat = torch.tensor(some.ravel())
-            decoded, order = self._coded(self._held_out[flat], some.shape, random)
+            decoded, order = self._coded(self._average, self._held_out[flat], some.shape, random)
             targets = self._held_targets[flat][order]
             losses.append(float(functional.cross_entropy(decoded, targets)) * len(targets))
             right.append(float((decoded.argmax(1) == targets.argmax(1)).sum()))
-        clean = self._answers(self._student, self._held_out)
+        clean = self._answers(self._average, self._held_out)
         clean_loss = -(self._held_targets * clean.clamp_min(1e-12).log()).sum(1).mean()
         loss = sum(losses) / groups.size + self.recipe.clean_share * float(clean_loss)
         agreement = float((clean.argmax(1) == self._held_targets.argmax(1)).float().mean())
@@ -275,6 +287,7 @@ class _Run:
             {
                 "identity": self._identity,
                 "student": self._student.state_dict(),
+                "average": self._average.state_dict(),
                 "best": self._best,
                 "optimizer": self._optimizer.state_dict(),
                 "logs": [asdict(log) for log in self.logs],
@@ -291,6 +304,7 @@ class _Run:
                 "Delete it to start over."
             )
         self._student.load_state_dict(state["student"])
+        self._average.load_state_dict(state["average"])
         self._best = state["best"]
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [RoundLog(**log) for log in state["logs"]]
