@@ -15,7 +15,7 @@ _WIDTH = 128
 
 
 class _Stem(nn.Module):
-    """Two convolutions of stride 2 in the place of one of stride 4: a token for each 4 x 4 pixels.
+    """Three convolutions, two of them of stride 2, in the place of one of stride 4: a token for each 4 x 4 pixels.
 
     Source: Xiao, Singh, Mintun, Darrell, Dollar, Girshick, "Early convolutions help transformers see better",
     NeurIPS 2021. Takes the arguments with which timm makes a patch embedding.
@@ -26,7 +26,10 @@ class _Stem(nn.Module):
         self.grid_size = (img_size // patch_size, img_size // patch_size)
         self.num_patches = self.grid_size[0] * self.grid_size[1]
         self.layers = nn.Sequential(
-            nn.Conv2d(in_chans, embed_dim // 2, 3, stride=2, padding=1, bias=False),
+            nn.Conv2d(in_chans, embed_dim // 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(embed_dim // 4),
+            nn.ReLU(),
+            nn.Conv2d(embed_dim // 4, embed_dim // 2, 3, stride=2, padding=1, bias=False),
             nn.BatchNorm2d(embed_dim // 2),
             nn.ReLU(),
             nn.Conv2d(embed_dim // 2, embed_dim, 3, stride=2, padding=1),
@@ -38,7 +41,7 @@ class _Stem(nn.Module):
 
 
 class SmallViT(nn.Module):
-    """Six layers of width 128 over tokens of 4 x 4 pixels, their mean classified.
+    """Four layers of width 128 over tokens of 4 x 4 pixels, their mean classified.
 
     Source: Dosovitskiy et al., "An image is worth 16x16 words", ICLR 2021.
 
@@ -53,7 +56,7 @@ class SmallViT(nn.Module):
             patch_size=_PATCH,
             num_classes=len(CIFAR10_CLASSES),
             embed_dim=_WIDTH,
-            depth=6,
+            depth=4,
             num_heads=4,
             mlp_ratio=2.0,
             class_token=False,

@@ -35,7 +35,7 @@ GroupsOption = Annotated[
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="Torch threads.")]
 ModelsOption = Annotated[
-    str, typer.Option("--models", help="Which networks, joined by commas: lenet5, repvgg.")
+    str, typer.Option("--models", help="Which networks, joined by commas: lenet5, repvgg, vit.")
 ]
 FullOption = Annotated[
     bool,
@@ -43,7 +43,7 @@ FullOption = Annotated[
         "--full", help="Use the whole test set (`unstraggle data fetch`), and ten times the groups."
     ),
 ]
-_ALL = "lenet5,repvgg"
+_ALL = "lenet5,repvgg,vit"
 _FULL_SCALE = 10
 
 Advance: TypeAlias = Callable[[int], None]

@@ -66,6 +66,14 @@ SUBJECTS: Mapping[str, Subject] = MappingProxyType(
                 CodeSetting(k=20, n=60, s=20, lambda_dec=1e-6),
                 groups=60,
             ),
+            Subject(
+                "vit",
+                "ViT, CIFAR-10",
+                "vit-cifar10",
+                "cifar10",
+                CodeSetting(k=8, n=20, s=3, lambda_dec=1e-5),
+                groups=60,
+            ),
         )
     }
 )

@@ -299,7 +299,7 @@ def test_quick_writes_json_to_standard_output():
 def test_bad_options_end_in_one_line(tmp_path):
     outcome = CliRunner().invoke(experiment_app, ["table1", "--models", "lenet5,alexnet"])
     assert outcome.exit_code == 1
-    assert outcome.stderr == "error: models must be among lenet5, repvgg; got 'alexnet'\n"
+    assert outcome.stderr == "error: models must be among lenet5, repvgg, vit; got 'alexnet'\n"
     (tmp_path / "file").touch()
     outcome = CliRunner().invoke(experiment_app, ["coded-points", "--out", str(tmp_path / "file" / "x")])
     assert outcome.exit_code == 1
