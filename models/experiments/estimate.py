@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VARIANT = Variant("letcc", logits=True, ordered=True, nodes="equispaced")
+SMALL = (CodeSetting(8, 12, 2), CodeSetting(8, 20, 3))
 BINS = 10
 _BOOTSTRAPS = 300
 
@@ -54,7 +55,9 @@ class EstimateExperiment:
     def points(self) -> Iterator[tuple[LoadedSubject, CodeSetting, int]]:
         """Network, setting and number of groups."""
         for loaded in self.subjects:
-            for setting in (loaded.subject.large, CodeSetting(8, 12, 2), CodeSetting(8, 20, 3)):
+            large = loaded.subject.large
+            others = [setting for setting in SMALL if (setting.k, setting.n) != (large.k, large.n)]
+            for setting in (large, *others):
                 yield loaded, setting, self.groups or loaded.subject.groups * self.scale
 
     @property

@@ -64,7 +64,7 @@ SUBJECTS: Mapping[str, Subject] = MappingProxyType(
                 "repvgg-cifar10",
                 "cifar10",
                 CodeSetting(k=20, n=60, s=20, lambda_dec=1e-6),
-                groups=60,
+                groups=120,
             ),
             Subject(
                 "vit",
@@ -72,7 +72,7 @@ SUBJECTS: Mapping[str, Subject] = MappingProxyType(
                 "vit-cifar10",
                 "cifar10",
                 CodeSetting(k=8, n=20, s=3, lambda_dec=1e-5),
-                groups=60,
+                groups=120,
             ),
         )
     }

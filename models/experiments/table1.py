@@ -103,9 +103,8 @@ def draw_table1(result: Result) -> Figure:
     )
     for (axes,), model in zip(grid, models, strict=True):
         _draw_model(axes, [row for row in result["rows"] if row["model"] == model])
-        decorate(axes, title=model, y="relative accuracy")
+        decorate(axes, title=model, x="K, N, S" if model == models[-1] else "", y="relative accuracy")
         axes.grid(visible=False, axis="x")
-    decorate(grid[-1][0], title=models[-1], x="K, N, S", y="relative accuracy")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower left", ncols=4, fontsize=9, frameon=False)
     return figure
