@@ -9,7 +9,6 @@ needed, and plain inputs stay in the loss, so that plain answers stay what they 
 from __future__ import annotations
 
 import copy
-import io
 import math
 import time
 from collections.abc import Callable
@@ -27,8 +26,8 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from coding.ordering import nearest_order
 from coding.scheme import Scheme
 from models.adapt_material import CodeParams, Material
+from models.checkpoint import load_checkpoint, save_checkpoint
 from models.errors import TrainingError
-from models.files import write_whole
 from models.schedule import rate_share
 
 _SEED_STRIDE = 1_000_003
@@ -282,27 +281,17 @@ class _Run:
 
     def save(self) -> None:
         """Write the checkpoint."""
-        buffer = io.BytesIO()
-        torch.save(
-            {
-                "identity": self._identity,
-                "student": self._student.state_dict(),
-                "average": self._average.state_dict(),
-                "best": self._best,
-                "optimizer": self._optimizer.state_dict(),
-                "logs": [asdict(log) for log in self.logs],
-            },
-            buffer,
-        )
-        write_whole(self._checkpoint, buffer.getvalue())
+        state = {
+            "student": self._student.state_dict(),
+            "average": self._average.state_dict(),
+            "best": self._best,
+            "optimizer": self._optimizer.state_dict(),
+            "logs": [asdict(log) for log in self.logs],
+        }
+        save_checkpoint(self._checkpoint, self._identity, state)
 
     def _restore(self) -> None:
-        state: dict[str, Any] = torch.load(self._checkpoint, weights_only=True)
-        if state["identity"] != self._identity:
-            raise TrainingError(
-                f"{self._checkpoint} must come from {self._identity}; it comes from {state['identity']}. "
-                "Delete it to start over."
-            )
+        state = load_checkpoint(self._checkpoint, self._identity)
         self._student.load_state_dict(state["student"])
         self._average.load_state_dict(state["average"])
         self._best = state["best"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import platform
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
@@ -21,6 +19,7 @@ from torch.nn import functional
 
 from models.augment import change, mixup
 from models.builtin import Builtin
+from models.checkpoint import load_checkpoint, save_checkpoint
 from models.errors import TrainingError
 from models.files import write_whole
 from models.images import Images
@@ -172,22 +171,14 @@ class _Run:
     def save(self) -> None:
         """Write the checkpoint."""
         state = {
-            "recipe": asdict(self.recipe),
             "model": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "logs": [asdict(log) for log in self.logs],
         }
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        write_whole(self.checkpoint, buffer.getvalue())
+        save_checkpoint(self.checkpoint, {"recipe": asdict(self.recipe)}, state)
 
     def _restore(self) -> None:
-        state: dict[str, Any] = torch.load(self.checkpoint, weights_only=True)
-        if state["recipe"] != asdict(self.recipe):
-            raise TrainingError(
-                f"{self.checkpoint} must come from the recipe {asdict(self.recipe)}; it comes from "
-                f"{state['recipe']}. Delete it to start over."
-            )
+        state = load_checkpoint(self.checkpoint, {"recipe": asdict(self.recipe)})
         self.network.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [EpochLog(**log) for log in state["logs"]]
