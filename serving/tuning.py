@@ -142,6 +142,8 @@ def _tune(
     file = configuration_file(config)
     settings = load(file, os.environ, overrides).settings
     destination = Destination.checked(file, output.out, write=output.write)
+    if output.json is not None and Path(output.json).is_dir():
+        raise ConfigError(f"--json must name a file; {output.json} is a folder")
     params = code_of(settings)
 
     from models.experiments.output import progress_bar

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
 import typer
 
-from models.errors import ModelError
+from models.errors import BadOption, ModelError
 from models.experiments.figure import require_matplotlib
 from models.experiments.output import progress_bar
 from models.experiments.report import Report, publish_report
@@ -170,9 +170,7 @@ def _measure(
 ) -> None:
     """Run an experiment and show what came of it; one line where something is wrong."""
     try:
-        if out is not None:
-            require_matplotlib()
-            out.mkdir(parents=True, exist_ok=True)
+        _require_destinations(json, out)
         experiment, run = parts_of(request)
         several = experiment if isinstance(experiment, Sequence) else [experiment]
         with progress_bar("measuring", sum(each.steps for each in several)) as advance:
@@ -181,6 +179,23 @@ def _measure(
     except (ModelError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _require_destinations(json: str | None, out: Path | None) -> None:
+    """Find out before a long run whether its results can be written.
+
+    Raises:
+        BadOption: one of them cannot.
+    """
+    if json is not None and Path(json).is_dir():
+        raise BadOption(f"--json must name a file; {json} is a folder")
+    if out is None:
+        return
+    require_matplotlib()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadOption(f"--out must name a folder; {out}: {error.strerror}") from error
 
 
 def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts]) -> None:

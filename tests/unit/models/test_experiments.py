@@ -303,4 +303,7 @@ def test_bad_options_end_in_one_line(tmp_path):
     (tmp_path / "file").touch()
     outcome = CliRunner().invoke(experiment_app, ["coded-points", "--out", str(tmp_path / "file" / "x")])
     assert outcome.exit_code == 1
-    assert outcome.stderr.startswith("error: ")
+    assert outcome.stderr.startswith("error: --out must name a folder; ")
+    outcome = CliRunner().invoke(experiment_app, ["coded-points", "--json", str(tmp_path)])
+    assert outcome.exit_code == 1
+    assert outcome.stderr == f"error: --json must name a file; {tmp_path} is a folder\n"
