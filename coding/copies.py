@@ -39,7 +39,13 @@ class Copies:
             delay_s: seconds after which the copies but the first are sent; 0 sends all at once.
         """
         self._tasks = tuple(
-            TaskSpec(index=index, serves=_ONLY_SLOT, delay_s=delay_s if index else 0.0, rank=index)
+            TaskSpec(
+                index=index,
+                serves=_ONLY_SLOT,
+                delay_s=delay_s if index else 0.0,
+                rank=index,
+                exact=_ONLY_SLOT,
+            )
             for index in range(copies)
         )
         self._indices = frozenset(range(copies))
@@ -73,11 +79,12 @@ class Copies:
         """The only slot, as soon as any copy has arrived."""
         return _ONLY_SLOT if self._indices & arrived else _NO_SLOT
 
-    def decode(self, outputs: Mapping[int, Array]) -> Decoded:
+    def decode(self, outputs: Mapping[int, Array], wanted: Set[int] | None = None) -> Decoded:  # noqa: ARG002
         """Answer with the arrival of the lowest index: all of them are the model's own answer.
 
         Args:
             outputs: task index to that task's arrival, each of shape (g, ...).
+            wanted: of no use here: there is one slot.
 
         Returns:
             Outputs of shape (1, g, ...), a view of that arrival, and errors of 0, shape (1, g).

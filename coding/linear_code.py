@@ -87,7 +87,10 @@ class LinearCode:
         slots = frozenset(range(size.k))
         self._slots = slots
         self._slot_order = tuple(range(size.k))
-        self._tasks = tuple(TaskSpec(index, slots, rank=rank) for index, rank in enumerate(ranks))
+        exact = slots if size.k == 1 else frozenset[int]()
+        self._tasks = tuple(
+            TaskSpec(index, slots, rank=rank, exact=exact) for index, rank in enumerate(ranks)
+        )
         self._indices = frozenset(range(size.n))
         bytes_each = 8 * size.n * (size.n + size.k + size.n * size.k)
         self._decoder = lru_cache(maxsize=max(16, _CACHE_BYTES // bytes_each))(self._build_decoder)
@@ -134,11 +137,12 @@ class LinearCode:
         needed = self._size.floor if at_deadline else self._size.wait_for
         return self._slots if len(self._indices & arrived) >= needed else frozenset()
 
-    def decode(self, outputs: Mapping[int, Array]) -> Decoded:
+    def decode(self, outputs: Mapping[int, Array], wanted: Set[int] | None = None) -> Decoded:  # noqa: ARG002
         """Answer all K slots: answer k is sum_v D_F[k, v] * arrival v, added up in index order.
 
         Args:
             outputs: task index to that task's arrival, each of shape (g, ...), floating point.
+            wanted: of no use here: all slots cost as much as one.
 
         Returns:
             All slots, with outputs of shape (K, g, ...) and errors of shape (K, g), in the arrivals' dtype, and

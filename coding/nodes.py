@@ -125,6 +125,39 @@ def code_points(nodes: BerrutNodesName, k: int, n: int) -> tuple[Points, Points]
     return alpha(k), beta(n)
 
 
+def systematic_points(nodes: SplineNodesName, k: int, n: int) -> tuple[Points, Points, tuple[int, ...]]:
+    """Where the queries and the tasks of a systematic code sit: a task on every query, the others between queries.
+
+    The n - k coded tasks are spread over the k - 1 gaps as evenly as whole numbers allow, and within a gap evenly, by
+    place (see `task_places`). A group of one has no gaps: all its tasks are its query, at points that do not matter.
+
+    Args:
+        nodes: one of `SPLINE_NODES`.
+        k: queries, at least 1.
+        n: tasks, at least k.
+
+    Returns:
+        alpha, shape (k,); beta, shape (n,), strictly ascending for k > 1; for each query the index of its own task.
+    """
+    alpha, _ = code_points(nodes, k, n)
+    if k == 1:
+        return alpha, equispaced(n), (0,)
+    gaps, spare = k - 1, n - k
+    counts = [spare * (gap + 1) // gaps - spare * gap // gaps for gap in range(gaps)]
+    if spare < gaps:  # in the middle of each stretch of gaps that share one
+        counts = [0] * gaps
+        for task in range(spare):
+            counts[(2 * task + 1) * gaps // (2 * spare)] += 1
+    between = [
+        gap + 0.5 + (step + 1) / (count + 1) for gap, count in enumerate(counts) for step in range(count)
+    ]
+    coded = np.array(between)
+    points = 2.0 * coded / k - 1.0 if nodes == "equispaced" else -np.cos(np.pi * coded / k)
+    beta = np.concatenate([alpha, points])
+    order = np.argsort(beta, kind="stable")
+    return alpha, beta[order], tuple(np.argsort(order)[:k].tolist())
+
+
 def task_places(nodes: BerrutNodesName, k: int, n: int) -> Points:
     """Where the tasks of a code sit, counted in queries: query number j, from 0, is at place j + 1/2.
 

@@ -30,6 +30,7 @@ class TaskSpec:
         delay_s: seconds to wait before sending it; 0 for everything but a hedge.
         rank: how well the group can do without its arrival; 0 is needed the most. Tasks of high rank are sent
             last, and to the replicas that look slow.
+        exact: the slots of which this task's arrival is the answer, just as the model gives it.
     """
 
     index: int
@@ -37,6 +38,7 @@ class TaskSpec:
     pool: Pool = "base"
     delay_s: float = 0.0
     rank: int = 0
+    exact: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,13 @@ class Scheme(Protocol):
         At the deadline a scheme without a recovery threshold lowers its demand to its floor.
         """
 
-    def decode(self, outputs: Mapping[int, Array]) -> Decoded:
+    def decode(self, outputs: Mapping[int, Array], wanted: Set[int] | None = None) -> Decoded:
         """Answer every slot that these arrivals can answer at the deadline or before.
 
         Args:
             outputs: task index to that task's arrival, each of shape (g, ...).
+            wanted: the slots that matter, all of them answerable; others may be left out, where that saves work.
+                None for every slot.
 
         Returns:
             At least the slots of `answerable(outputs.keys(), at_deadline=True)`. The result does not

@@ -99,6 +99,11 @@ class _Task:
             raise ConfigError(
                 f"scheme.output_domain must be logits, for adapting trains on them; got {params.output_domain}"
             )
+        if getattr(params, "systematic", False):
+            raise ConfigError(
+                "scheme.systematic must be false, for the answers to plain queries are exact only if the model stays "
+                "what it is; got true"
+            )
         target = out or Path(f"adapted-{params.kind}-{params.k}-{params.n}-{params.wait_for}.safetensors")
         if target.suffix != ".safetensors":
             raise ConfigError(f"--out must end in .safetensors, got {target}")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coding.output_domain import OutputDomain
-from coding.scheme import Scheme
+from coding.scheme import Scheme, TaskSpec
 from serving.collect import Collector, Progress
 from serving.dispatch import Dispatcher, Flight, Member
 from serving.errors import (
@@ -162,18 +162,19 @@ class Batch:
     def _answer(self, position: int, progress: Progress) -> None:
         started = perf_counter()
         arrivals = self._arrivals[position]
-        decoded = self._scheme.decode(arrivals)
+        decoded = self._scheme.decode(arrivals, progress.answer)
         outputs = self._stages.domain.to_client(decoded.outputs)
         missing = self._names(position, set(range(len(self._scheme.tasks))) - arrivals.keys())
         wrong = self._check(position, decoded.wrong)
         tasks = self._scheme.tasks
-        served = [tasks[task].serves for task in arrivals if task not in wrong]
+        believed = [tasks[task] for task in sorted(arrivals) if task not in wrong]
         wrong_names = self._names(position, wrong)
         for index, slot in enumerate(decoded.slots):
             if slot in progress.answer:
+                own = [task for task in believed if slot in task.exact]
                 provenance = Provenance(
-                    obtained=self._obtained(slot, arrivals),
-                    replicas_used=sum([slot in serves for serves in served]),
+                    obtained=self._obtained(slot, own),
+                    replicas_used=len(own) or sum([slot in task.serves for task in believed]),
                     missing=missing,
                     wrong=wrong_names,
                     degraded=slot in progress.degraded,
@@ -206,17 +207,19 @@ class Batch:
         replicas = [self._seats[position][task].replica for task in tasks]
         return tuple(replica.name for replica in sorted(replicas, key=lambda replica: replica.number))
 
-    def _obtained(self, slot: int, arrivals: Iterable[int]) -> Obtained:
-        """By its own replica alone, by the first of several copies, by a hedge, or by decoding."""
-        tasks = [task for task in self._scheme.tasks if slot in task.serves]
-        if any(len(task.serves) > 1 for task in tasks):
+    def _obtained(self, slot: int, own: Sequence[TaskSpec]) -> Obtained:
+        """By its own replica alone, by the first of several copies, by a hedge, or by decoding.
+
+        Args:
+            slot: the answered one.
+            own: the tasks whose arrivals are the model's own answer to it, in index order.
+        """
+        if not own:
             return "decoded"
-        if len(tasks) == 1:
-            return "direct"
-        first = min(task for task in arrivals if slot in self._scheme.tasks[task].serves)
-        if any(task.delay_s > 0 for task in tasks):
-            return "hedged" if self._scheme.tasks[first].delay_s > 0 else "direct"
-        return "replicated"
+        if own[0].delay_s > 0:
+            return "hedged"
+        copies = [task for task in self._scheme.tasks if slot in task.exact]
+        return "replicated" if len(copies) > 1 and not any(task.delay_s > 0 for task in copies) else "direct"
 
     def _fail(self, position: int, slots: Iterable[int], error: ServingError) -> None:
         for slot in slots:

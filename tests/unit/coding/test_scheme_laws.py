@@ -52,6 +52,17 @@ PARAMS |= {
     )
     for nodes in SPLINE_NODES
 }
+PARAMS |= {
+    f"letcc systematic {nodes}": st.builds(
+        lambda numbers, enc, dec, nodes=nodes: LetccParams(
+            lambda_enc=enc, lambda_dec=dec, nodes=nodes, systematic=True, **(numbers | {"max_wrong": 0})
+        ),
+        code_numbers(),
+        Lambda,
+        Lambda,
+    )
+    for nodes in SPLINE_NODES
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +116,32 @@ def test_tasks_are_numbered_and_ranked_and_serve_slots_that_exist(case: Case) ->
         assert task.serves
         assert task.serves <= set(range(case.scheme.k))
         assert task.delay_s >= 0
+
+
+@law
+def test_what_a_task_is_exact_for_is_its_arrival(case: Case) -> None:
+    outputs = {task: case.rng.normal(size=(2, 3)) for task in case.arrived}
+    for task in case.arrived:
+        for slot in case.scheme.tasks[task].exact:
+            assert slot in case.scheme.answerable({task}, at_deadline=True)
+            decoded = case.scheme.decode({task: outputs[task]}, {slot})
+            np.testing.assert_array_equal(decoded.outputs[decoded.slots.index(slot)], outputs[task])
+            assert not decoded.error[decoded.slots.index(slot)].any()
+            queries = case.rng.normal(size=(2, case.scheme.k, 3))
+            np.testing.assert_array_equal(case.scheme.encode(queries)[task], queries[:, slot])
+
+
+@law
+def test_wanted_slots_are_the_same_alone(case: Case) -> None:
+    if not case.answers_at_deadline:
+        return
+    outputs = {task: case.rng.normal(size=(2, 3)) for task in case.arrived}
+    decoded = case.scheme.decode(outputs)
+    for slot in case.scheme.answerable(case.arrived, at_deadline=True):
+        alone = case.scheme.decode(outputs, {slot})
+        np.testing.assert_array_equal(
+            alone.outputs[alone.slots.index(slot)], decoded.outputs[decoded.slots.index(slot)]
+        )
 
 
 @law

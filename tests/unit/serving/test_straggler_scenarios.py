@@ -390,3 +390,50 @@ async def test_hundreds_of_requests_of_random_sizes_each_get_their_own_answers()
         async with asyncio.TaskGroup() as clients:
             for number in range(300):
                 clients.create_task(client(number))
+
+
+SYSTEMATIC = LetccParams(
+    k=4, n=6, wait_for=5, output_domain="as_is", lambda_dec=0.0, systematic=True, order="none"
+)
+
+
+async def test_a_systematic_code_answers_each_query_as_soon_as_its_own_replica_has() -> None:
+    delays = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06]
+    patient = LetccParams(k=4, n=6, wait_for=6, output_domain="as_is", systematic=True)
+    async with stack(patient, [[after(delay)] for delay in delays]) as running:
+        outcomes = await asyncio.gather(*(running.ask([value]) for value in (1, 2, 3, 4)))
+        assert [outcome.values for outcome in outcomes] == [[2], [4], [6], [8]]
+        seconds = [round(outcome.seconds, 6) for outcome in outcomes]
+        assert len(set(seconds)) == 4
+        assert set(seconds) <= set(delays)
+        for outcome in outcomes:
+            (answer,) = outcome.answers
+            assert (answer.provenance.obtained, answer.provenance.replicas_used) == ("direct", 1)
+            assert answer.provenance.error_estimate == 0
+
+
+async def test_a_systematic_code_decodes_only_what_is_late() -> None:
+    for straggler in range(6):
+        scripts = [[after(0.01)] if number != straggler else [NEVER] for number in range(6)]
+        async with stack(SYSTEMATIC, scripts) as running:
+            outcome = await running.ask([1, 2, 3, 4])
+            assert outcome.seconds == pytest.approx(0.01)
+            late = [a for a in outcome.answers if a.provenance.obtained == "decoded"]
+            assert len(late) <= 1
+            for value, answer in zip((2, 4, 6, 8), outcome.answers, strict=True):
+                exact = answer.provenance.obtained == "direct"
+                assert answer.output[0] == (value if exact else pytest.approx(value, abs=LOOSE))
+                assert answer.provenance.replicas_used == (1 if exact else 5)
+
+
+async def test_at_the_deadline_a_systematic_code_answers_what_it_has() -> None:
+    scripts = [[after(0.01)], [after(0.01)], [NEVER], [NEVER], [NEVER], [NEVER]]
+    hopeless = LetccParams(k=4, n=6, wait_for=5, floor=3, output_domain="as_is", systematic=True)
+    async with stack(hopeless, scripts) as running:
+        outcomes = await asyncio.gather(*(running.ask([value], timeout_s=0.2) for value in (1, 2, 3, 4)))
+        for value, outcome in zip((2, 4, 6, 8), outcomes, strict=True):
+            if outcome.error is None:
+                assert outcome.values == [value]
+                assert outcome.seconds == pytest.approx(0.01)
+            else:
+                assert isinstance(outcome.error, DeadlineExceeded)
