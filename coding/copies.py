@@ -188,13 +188,20 @@ class HedgedParams(CopyParams):
     copies: int = 2
     """Replicas that each row goes to at most."""
     delay_ms: float = 100.0
-    """Wait before the other copies are sent, milliseconds; usually the service time's 95th percentile."""
+    """Wait before the other copies are sent, milliseconds, until enough calls have been timed; 0 sends all at once."""
+    percentile: float | None = 95.0
+    """From then on they are sent when a call takes longer than this percentile of the latest; null keeps delay_ms."""
+    budget: float = 0.05
+    """Rows that may be sent again, as a share of all rows. Beyond it, and while many calls fail, nothing is hedged."""
 
     def __post_init__(self) -> None:
         """Check every rule (see `CopyParams`)."""
         CopyParams.__post_init__(self)
         require_integer("copies", self.copies, 1)
         require_non_negative("delay_ms", self.delay_ms)
+        require_non_negative("budget", self.budget)
+        if self.percentile is not None and not 0.0 < self.percentile < 100.0:
+            raise BadParameter(f"percentile must be above 0 and below 100, got {self.percentile}")
 
     def _numbers(self) -> tuple[int, float]:
         return self.copies, self.delay_ms / 1000.0

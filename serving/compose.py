@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import structlog
 
+from coding.copies import HedgedParams
 from coding.ordering import nearest_order
 from coding.output_domain import OutputDomain
 from serving.batch import Stages
@@ -17,6 +18,7 @@ from serving.config.schema import HttpReplicas, LocalReplicas, Settings
 from serving.dispatch import Dispatcher
 from serving.errors import ConfigError, ServingError, TransportError
 from serving.grouping import GroupFormer, keep_order
+from serving.hedging import Hedging
 from serving.listen import KEEP_ALIVE_S
 from serving.metrics import PrometheusObserver
 from serving.pipeline import Pipeline
@@ -149,13 +151,19 @@ class Engine:
         replicas = settings.replicas
         drains = replicas.straggler_policy == "drain"
         grace_ms = replicas.drain_timeout_ms if drains else replicas.cancel_grace_ms
-        nearest = getattr(settings.scheme, "order", "none") == "nearest"
+        scheme = settings.scheme
+        nearest = getattr(scheme, "order", "none") == "nearest"
+        hedging = (
+            Hedging(scheme.delay_ms / 1000, scheme.percentile, scheme.budget)
+            if isinstance(scheme, HedgedParams)
+            else None
+        )
         return Pipeline(
             settings.scheme,
             GroupFormer(settings.scheme.k, settings.grouping, nearest_order if nearest else keep_order),
             Stages(
                 replicas=self.replicas,
-                dispatcher=Dispatcher(self.replicas, grace_ms / 1000, self._loop.time),
+                dispatcher=Dispatcher(self.replicas, grace_ms / 1000, self._loop.time, hedging),
                 domain=OutputDomain(settings.scheme.output_domain),
                 metadata=metadata,
                 observer=self.metrics,

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coding.scheme import TaskSpec
 from serving.errors import TransportError
+from serving.hedging import Hedging
 from serving.replicas import Replica, ReplicaSet, Seat
-from serving.types import InferRequest, ModelMetadata, NamedTensor
+from serving.types import CallOutcome, InferRequest, ModelMetadata, NamedTensor
 
 Member: TypeAlias = tuple[int, int]
 """(group's position in the batch, task index)."""
@@ -57,9 +58,17 @@ class Dispatcher:
         grace_s: how long a call that nobody wants any more may go on before it is cancelled: 0 closes its
             connection at once, more keeps connections warm at the price of occupying the slow replica.
         clock: the event loop's time.
+        hedging: when tasks with a delay are sent, and whether; None sends them after their own delay.
     """
 
-    def __init__(self, replicas: ReplicaSet, grace_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaSet,
+        grace_s: float,
+        clock: Callable[[], float],
+        hedging: Hedging | None = None,
+    ) -> None:
+        self._hedging = hedging
         self._replicas = replicas
         self._grace_s = grace_s
         self._clock = clock
@@ -83,13 +92,15 @@ class Dispatcher:
             sink: receives the events.
         """
         calls: dict[tuple[int, float], _Call] = {}
+        late_s = self._hedging.delay_s if self._hedging else None
         for position, seats in enumerate(placement):
             for task, seat in zip(tasks, seats, strict=True):
                 if seat.usable:
-                    key = (seat.replica.number, task.delay_s)
+                    delay_s = task.delay_s if late_s is None or task.delay_s == 0 else late_s
+                    key = (seat.replica.number, delay_s)
                     call = calls.get(key)
                     if call is None:
-                        call = calls[key] = _Call(seat.replica, task.delay_s)
+                        call = calls[key] = _Call(seat.replica, delay_s)
                     call.members.append((position, task.index))
                     call.rank += task.rank
         for call in calls.values():
@@ -103,6 +114,7 @@ class Dispatcher:
             self._replicas,
             self._clock,
             self._grace_s,
+            self._hedging,
         )
 
 
@@ -118,7 +130,9 @@ class Flight:
         replicas: ReplicaSet,
         clock: Callable[[], float],
         grace_s: float,
+        hedging: Hedging | None,
     ) -> None:
+        self._hedging = hedging
         self._calls = calls
         self._call_of = {member: call for call in calls for member in call.members}
         self._payloads = payloads
@@ -166,8 +180,8 @@ class Flight:
             await self._wait(call)
         started = self._clock()
         call.sent = True
-        self._replicas.call_started(call.replica)
-        outcome: Literal["answered", "failed", "cancelled"] = "cancelled"
+        self._started(call)
+        outcome: CallOutcome = "cancelled"
         try:
             outputs = await self._exchange(call)
             outcome = "answered"
@@ -175,19 +189,34 @@ class Flight:
             outcome = "failed"
             self._sink.tasks_failed([member for member in call.members if member in call.wanted], error)
         finally:
-            if call.end is not None:
-                call.end.cancel()
-            self._replicas.call_ended(call.replica, outcome, self._clock() - started)
+            self._ended(call, outcome, self._clock() - started)
         if outcome == "answered":
             for member, output in zip(call.members, outputs, strict=True):
                 if member in call.wanted:
                     self._sink.task_arrived(member, output)
 
+    def _started(self, call: _Call) -> None:
+        self._replicas.call_started(call.replica)
+        if self._hedging and call.delay_s == 0:
+            self._hedging.on_sent(len(call.members))
+
+    def _ended(self, call: _Call, outcome: CallOutcome, seconds: float) -> None:
+        if call.end is not None:
+            call.end.cancel()
+        self._replicas.call_ended(call.replica, outcome, seconds)
+        if self._hedging and call.delay_s == 0:
+            self._hedging.on_ended(outcome, seconds)
+
     async def _wait(self, call: _Call) -> None:
+        """Wait until a delayed call is due, or wanted at once because others failed."""
         try:
             async with asyncio.timeout(call.delay_s):
                 await call.start_now.wait()
         except TimeoutError:
+            if self._hedging and not self._hedging.allow(len(call.wanted)):
+                # No hedge; but should the first call fail, this one is still there to take its place.
+                await call.start_now.wait()
+                return
             call.start_now.set()
             for member in call.members:
                 self._sink.task_started(member)

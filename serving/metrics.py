@@ -10,8 +10,8 @@ from prometheus_client.exposition import generate_latest
 
 from serving.grouping import FlushReason
 from serving.health import State
-from serving.observe import CallOutcome, Stage
-from serving.types import Provenance
+from serving.observe import Stage
+from serving.types import CallOutcome, Provenance
 
 LATENCY_BUCKETS_S = (
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075,

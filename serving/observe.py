@@ -6,9 +6,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from serving.grouping import FlushReason
 from serving.health import State
-from serving.types import Provenance
+from serving.types import CallOutcome, Provenance
 
-CallOutcome: TypeAlias = Literal["answered", "failed", "cancelled"]
 Stage: TypeAlias = Literal["encode", "decode"]
 
 

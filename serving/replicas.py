@@ -13,8 +13,9 @@ import structlog
 
 from serving.config.schema import HttpReplicas, LocalReplicas
 from serving.health import Health, State
-from serving.observe import CallOutcome, Observer
+from serving.observe import Observer
 from serving.transport.base import Transport
+from serving.types import CallOutcome
 
 _log = structlog.get_logger(__name__)
 

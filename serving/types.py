@@ -13,6 +13,9 @@ Parameter: TypeAlias = str | int | float | bool
 """A V2 parameter value."""
 NO_PARAMETERS: Mapping[str, Parameter] = MappingProxyType({})
 
+CallOutcome: TypeAlias = Literal["answered", "failed", "cancelled"]
+"""How an upstream call ended."""
+
 Obtained: TypeAlias = Literal["direct", "replicated", "hedged", "decoded"]
 """How an answer came about: from its own replica, from the first of several copies, or decoded."""
 

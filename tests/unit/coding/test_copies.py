@@ -43,3 +43,18 @@ def test_an_unknown_copy_is_refused_and_none_cannot_answer() -> None:
     with pytest.raises(NotDecodable, match="no copy"):
         Copies(2).decode({})
     assert Copies(2).answerable({5}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"percentile": 0.0}, "percentile must be above 0 and below 100, got 0.0"),
+        ({"percentile": 100.0}, "percentile must be above 0 and below 100, got 100.0"),
+        ({"percentile": float("nan")}, "percentile must be above 0 and below 100, got nan"),
+        ({"budget": -0.1}, "budget must be .*got -0.1"),
+        ({"delay_ms": float("inf")}, "delay_ms must be .*got inf"),
+    ],
+)
+def test_bad_numbers_of_a_hedge_are_refused(fields: dict[str, float], message: str) -> None:
+    with pytest.raises(BadParameter, match=message):
+        HedgedParams(**fields)

@@ -17,6 +17,7 @@ from serving.config import GroupingSettings, LocalReplicas
 from serving.dispatch import Dispatcher
 from serving.errors import ReplicaRefused
 from serving.grouping import GroupFormer
+from serving.hedging import Hedging
 from serving.metrics import PrometheusObserver
 from serving.pipeline import Pipeline
 from serving.replicas import ReplicaSet
@@ -110,6 +111,7 @@ async def stack(
     grouping: GroupingSettings | None = None,
     replicas: LocalReplicas | None = None,
     grace_s: float = 0.0,
+    hedging: Hedging | None = None,
 ) -> AsyncIterator[Stack]:
     """A pipeline over one scripted replica per script, all of them up."""
     loop = asyncio.get_running_loop()
@@ -118,7 +120,7 @@ async def stack(
     replica_set = ReplicaSet(names, replicas or LocalReplicas(count=len(scripts)), loop.time, metrics)
     transports = [ScriptedTransport(script, METADATA) for script in scripts]
     former = GroupFormer(params.k, grouping or GroupingSettings())
-    dispatcher = Dispatcher(replica_set, grace_s, loop.time)
+    dispatcher = Dispatcher(replica_set, grace_s, loop.time, hedging)
     stages = Stages(replica_set, dispatcher, OutputDomain.AS_IS, METADATA, metrics, reserve_s=0.02)
     pipeline = Pipeline(params, former, stages)
     for number, transport in enumerate(transports):

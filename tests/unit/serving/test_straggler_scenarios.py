@@ -10,7 +10,15 @@ from scenario import NEVER, REFUSES, WIDTH, Stack, after, misshapen, spoilt, sta
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
 from coding.letcc import LetccParams
 from serving.config import GroupingSettings, LocalReplicas
-from serving.errors import AnswerNotFinite, DeadlineExceeded, Draining, QueueFull, TooFewReplicas
+from serving.errors import (
+    AnswerNotFinite,
+    DeadlineExceeded,
+    Draining,
+    QueueFull,
+    ReplicaRefused,
+    TooFewReplicas,
+)
+from serving.hedging import Hedging
 from serving.transport.scripted import Step
 
 pytestmark = pytest.mark.looptime
@@ -437,3 +445,27 @@ async def test_at_the_deadline_a_systematic_code_answers_what_it_has() -> None:
                 assert outcome.seconds == pytest.approx(0.01)
             else:
                 assert isinstance(outcome.error, DeadlineExceeded)
+
+
+async def test_a_hedge_storm_stays_within_the_budget() -> None:
+    hedged = HedgedParams(copies=2, output_domain="as_is")
+    hedging = Hedging(0.05, percentile=95.0, budget=0.05)
+    quick, slow = [after(0.01)] * 30, [after(0.1)] * 200
+    async with stack(hedged, [quick + slow] * 4, hedging=hedging) as running:
+        for _ in range(100):
+            await running.ask([1])
+        late = [await running.ask([1]) for _ in range(200)]
+        assert all(outcome.error is None for outcome in late)
+        extra = sum(len(transport.calls) for transport in running.transports) - 300
+        assert 10 < extra <= 0.05 * 300 + 10
+
+
+async def test_a_hedge_that_the_budget_forbids_still_replaces_a_call_that_fails() -> None:
+    hedged = HedgedParams(copies=2, output_domain="as_is")
+    hedging = Hedging(0.01, percentile=None, budget=0.0)
+    assert hedging.allow(10)
+    fails_late = Step(ReplicaRefused("replica answered 500"), 0.05)
+    async with stack(hedged, [[fails_late], [after(0.01)]], hedging=hedging) as running:
+        outcome = await running.ask([1])
+        assert outcome.seconds == pytest.approx(0.06)
+        assert outcome.values == [2.0]
