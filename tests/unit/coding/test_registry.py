@@ -42,6 +42,7 @@ def test_the_defaults_are_those_of_the_reference_configuration() -> None:
         "lambda_enc": 1e-5,
         "lambda_dec": 1e-6,
         "nodes": "equispaced",
+        "systematic": False,
         "output_domain": "logits",
         "order": "nearest",
         "floor": None,
@@ -128,6 +129,11 @@ def test_a_lambda_is_a_number(value: object) -> None:
 def test_copies_refuse_bad_fields(make, message: str) -> None:
     with pytest.raises(BadParameter, match=message):
         make()
+
+
+def test_a_systematic_code_cannot_look_for_wrong_arrivals() -> None:
+    with pytest.raises(BadParameter, match="max_wrong must be 0 where systematic is true, .*; got 1"):
+        LetccParams(systematic=True, max_wrong=1)
 
 
 def test_codes_differ_by_their_parameters_only() -> None:
