@@ -132,7 +132,7 @@ def test_copies_refuse_bad_fields(make, message: str) -> None:
 
 
 def test_a_systematic_code_cannot_look_for_wrong_arrivals() -> None:
-    with pytest.raises(BadParameter, match="max_wrong must be 0 where systematic is true, .*; got 1"):
+    with pytest.raises(BadParameter, match=r"max_wrong must be 0 where systematic is true, .*; got 1"):
         LetccParams(systematic=True, max_wrong=1)
 
 
