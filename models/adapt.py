@@ -26,7 +26,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from coding.ordering import nearest_order
 from coding.scheme import Scheme
 from models.adapt_material import CodeParams, Material
-from models.checkpoint import load_checkpoint, save_checkpoint
+from models.checkpoint import digest, restore_checkpoint, save_checkpoint
 from models.errors import TrainingError
 from models.schedule import rate_share
 
@@ -122,7 +122,7 @@ def adapt(
     recipe: AdaptRecipe,
     *,
     checkpoint: Path,
-    on_step: Callable[[], None] = lambda: None,
+    advance: Callable[[int], None] = lambda _: None,
     on_round: Callable[[RoundLog], None] = lambda _: None,
 ) -> tuple[nn.Module, list[RoundLog]]:
     """Fine-tune a copy of a model for a code, or go on where an interrupted run stopped.
@@ -131,22 +131,24 @@ def adapt(
         material: the model, which answers logits and is not changed, and its rows.
         params: the code that it will be served with.
         recipe: how.
-        checkpoint: where to keep the state between rounds; removed at the end.
-        on_step: called after each step.
+        checkpoint: where to keep the state between rounds. It stays there at the end, for the caller to remove once the
+            weights are safe.
+        advance: told the number of steps done: those of an interrupted run at once, then one by one.
         on_round: called after each round, once its checkpoint is on disk.
 
     Returns:
         The model of the best round, and the log.
 
     Raises:
-        TrainingError: fewer inputs than a group has, or the checkpoint comes from another run.
+        TrainingError: fewer inputs than a group has; the checkpoint comes from another run; or answers or the loss are
+            not finite.
     """
     run = _Run(material, params, recipe, checkpoint)
+    advance((len(run.logs) - 1) * recipe.steps)
     while not run.finished:
-        log = run.round(on_step)
+        log = run.round(lambda: advance(1))
         run.save()
         on_round(log)
-    checkpoint.unlink(missing_ok=True)
     return run.best(), run.logs
 
 
@@ -165,7 +167,7 @@ class _Run:
                 raise TrainingError(f"there must be at least k, {params.k}, {name}; got {len(rows)}")
         self.recipe = recipe
         self.logs: list[RoundLog] = []
-        self._identity: dict[str, Any] = {"recipe": asdict(recipe), "code": asdict(params)}
+        self._identity = _identity(material, params, recipe)
         self._checkpoint = checkpoint
         self._augment = material.augment
         self._coder = Coder(params)
@@ -179,6 +181,7 @@ class _Run:
         self._inputs = torch.from_numpy(material.inputs)
         self._held_out = torch.from_numpy(material.held_out)
         self._held_targets = self._answers(self._teacher, self._held_out)
+        self._require_finite(self._held_targets, "held-out inputs")
         # What is measured and kept: an average over steps is better than where a high learning rate happens to stand.
         self._average = AveragedModel(
             self._student,
@@ -186,7 +189,7 @@ class _Run:
         )
         self._best = self._averaged_state()
         if checkpoint.exists():
-            self._restore()
+            restore_checkpoint(checkpoint, self._identity, self._restore)
         else:
             self.logs.append(self._measure(0, time.perf_counter()))
 
@@ -226,11 +229,26 @@ class _Run:
         rows = self._augment(self._inputs[torch.tensor(groups.ravel())], generator)
         with torch.inference_mode():
             taught = functional.softmax(self._teacher(rows), dim=1)
+        self._require_finite(taught, "inputs")
         loss = self._loss(rows, taught.clone(), groups.shape, random)
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"the loss must stay finite; it became {loss.item()} in round {len(self.logs)}. "
+                f"A lower --learning-rate than {self.recipe.learning_rate:g} helps where training runs away"
+            )
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._average.update_parameters(self._student)
+
+    @staticmethod
+    def _require_finite(answers: Tensor, to: str) -> None:
+        bad = int((~torch.isfinite(answers)).any(dim=1).sum())
+        if bad:
+            raise TrainingError(
+                f"the model's own answers must be finite; {bad} of {len(answers)} to {to} are not: "
+                "look at the range of --inputs, and at the weights of model.source"
+            )
 
     def _averaged_state(self) -> dict[str, Any]:
         return copy.deepcopy(self._average.module.state_dict())
@@ -290,13 +308,25 @@ class _Run:
         }
         save_checkpoint(self._checkpoint, self._identity, state)
 
-    def _restore(self) -> None:
-        state = load_checkpoint(self._checkpoint, self._identity)
+    def _restore(self, state: dict[str, Any]) -> None:
         self._student.load_state_dict(state["student"])
         self._average.load_state_dict(state["average"])
         self._best = state["best"]
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [RoundLog(**log) for log in state["logs"]]
+
+
+def _identity(material: Material, params: CodeParams, recipe: AdaptRecipe) -> dict[str, Any]:
+    """What a run is: everything that its outcome depends on."""
+    return {
+        "recipe": asdict(recipe),
+        "code": asdict(params),
+        "model.source": material.source,
+        "weights": digest(
+            {name: tensor.numpy(force=True) for name, tensor in material.module.state_dict().items()}
+        ),
+        "inputs": digest({"inputs": material.inputs, "held_out": material.held_out}),
+    }
 
 
 def _draw(random: np.random.Generator, rows: int, groups: int, k: int) -> NDArray[np.intp]:

@@ -24,7 +24,8 @@ from models.sources import parse_source
 CodeParams: TypeAlias = LetccParams | BerrutParams
 """The codes that a model can be adapted to."""
 
-_HELD_OUT_SHARE = 0.1
+_ROWS_PER_QUERY = 10
+"""One row of so many is held out."""
 _MOST_HELD_OUT = 4000
 
 
@@ -50,13 +51,14 @@ class Material:
     augment: Callable[[Tensor, Generator], Tensor] = lambda inputs, _: inputs
 
 
-def load_material(source: str, inputs: str | None, *, seed: int) -> Material:
+def load_material(source: str, inputs: str | None, *, k: int, seed: int) -> Material:
     """Load a model and what it is adapted with.
 
     Args:
         source: the model.source string.
         inputs: a file of inputs (see `sample_inputs`); None for the training images of a built-in model's dataset,
             which are changed at random as they were in training.
+        k: the group size, K: there must be ten rows for each query of a group, so that a tenth makes one.
         seed: seed of the split into rows to train on and rows held out.
 
     Raises:
@@ -66,17 +68,17 @@ def load_material(source: str, inputs: str | None, *, seed: int) -> Material:
     parsed = parse_source(source)
     builtin = BUILTINS.get(parsed.target) if parsed.kind == "builtin" and inputs is None else None
     if builtin is not None:
-        return _of_builtin(source, loaded.module, builtin, seed)
+        return _of_builtin(source, loaded.module, builtin, k, seed)
     sample = sample_inputs(inputs, source)
     require_fit(sample, loaded.spec)
-    rows, held_out = _split(sample.rows, seed)
+    rows, held_out = _split(sample.rows, k, seed)
     with torch.inference_mode():
         classes = loaded.module(torch.tensor(held_out)).argmax(1).numpy()
     return Material(source, loaded.module, rows, held_out, EvaluationSlice(sample.name, held_out, classes))
 
 
-def _of_builtin(source: str, module: nn.Module, model: Builtin, seed: int) -> Material:
-    rows, held_out = _split(evaluation_rows(model.dataset, load(model.dataset, "train")).images, seed)
+def _of_builtin(source: str, module: nn.Module, model: Builtin, k: int, seed: int) -> Material:
+    rows, held_out = _split(evaluation_rows(model.dataset, load(model.dataset, "train")).images, k, seed)
     return Material(
         source,
         module,
@@ -87,14 +89,17 @@ def _of_builtin(source: str, module: nn.Module, model: Builtin, seed: int) -> Ma
     )
 
 
-def _split(rows: NDArray[np.float32], seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Rows to train on, and up to a tenth of all held out.
+def _split(rows: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Rows to train on, and a tenth of all held out, within bounds.
 
     Raises:
         TrainingError: there are too few.
     """
-    held_out = min(_MOST_HELD_OUT, round(_HELD_OUT_SHARE * len(rows)))
-    if held_out < 2:
-        raise TrainingError(f"--inputs must hold at least 15 rows to train on and judge by; got {len(rows)}")
+    if len(rows) < _ROWS_PER_QUERY * k:
+        raise TrainingError(
+            f"--inputs must hold at least {_ROWS_PER_QUERY} rows for each of the k = {k} queries of a group, "
+            f"{_ROWS_PER_QUERY * k}, to train on and to judge by; got {len(rows)}"
+        )
+    held_out = min(_MOST_HELD_OUT, len(rows) // _ROWS_PER_QUERY)
     order = np.random.default_rng(seed).permutation(len(rows))
     return rows[order[held_out:]], rows[order[:held_out]]

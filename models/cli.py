@@ -13,7 +13,8 @@ import typer
 
 from models import datasets
 from models.datasets import SLICE_ROWS, load_slice, make_slice
-from models.errors import ModelError
+from models.files import require_writable
+from models.options import SeedOption, ThreadsOption, errors_in_one_line
 
 data_app = typer.Typer(help="Fetch datasets and cut evaluation slices.", no_args_is_help=True)
 
@@ -46,10 +47,8 @@ def fetch(
     dataset: Annotated[Dataset, typer.Argument(help="What to fetch.")], directory: DirectoryOption = None
 ) -> None:
     """Fetch a dataset from the first source that answers, and verify sizes and checksums."""
-    try:
+    with errors_in_one_line("data"):
         where = datasets.fetch(dataset.value, directory)
-    except ModelError as error:
-        raise _failure(error) from error
     typer.echo(f"{dataset} is in {where}, every file verified")
 
 
@@ -62,10 +61,10 @@ def cut_slice(
     ] = None,
 ) -> None:
     """Cut the evaluation slice again: the first 2,000 test images."""
-    try:
+    with errors_in_one_line("data"):
+        if out is not None:
+            require_writable("--out", out)
         written = make_slice(dataset.value, directory, out)
-    except ModelError as error:
-        raise _failure(error) from error
     typer.echo(f"the slice of {dataset} is in {written}")
 
 
@@ -91,9 +90,12 @@ def sample(
 def train(
     model: Annotated[Trainable, typer.Argument(help="What to train.")],
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the training images.", show_default="the recipe's")
+        int | None,
+        typer.Option(
+            min=1, max=100_000, help="Passes over the training images.", show_default="the recipe's"
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and augmentation.")] = 0,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -101,11 +103,12 @@ def train(
         ),
     ] = None,
     directory: DirectoryOption = None,
-    threads: Annotated[
-        int, typer.Option(min=1, help="Torch threads; the last bits of the weights depend on it.")
-    ] = 1,
+    threads: ThreadsOption = 1,
 ) -> None:
-    """Train a model that ships with the package. After an interruption, the same command goes on where it stopped."""
+    """Train a model that ships with the package. After an interruption, the same command goes on where it stopped.
+
+    The last bits of the weights depend on the number of threads.
+    """
     import torch
 
     from models.builtin import BUILTINS
@@ -119,15 +122,9 @@ def train(
     chosen = BUILTINS[model.value]
     recipe = replace(chosen.recipe, epochs=epochs or chosen.recipe.epochs, seed=seed)
     target = out or chosen.weights
-    try:
+    with errors_in_one_line("train"):
+        require_writable("--out", target)
         where = datasets.fetch(chosen.dataset, directory)
         splits = [datasets.load(chosen.dataset, split, where) for split in ("train", "test")]
         run_training(chosen, recipe, *splits, out=target, on_epoch=show)
-    except ModelError as error:
-        raise _failure(error) from error
     typer.echo(f"the weights are in {target}")
-
-
-def _failure(error: ModelError) -> typer.Exit:
-    typer.echo(f"error: {error}", err=True)
-    return typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from models.cifar10 import CIFAR10_CLASSES, CIFAR10_FILES, cifar10_sources, read_cifar10
 from models.download import DataFile, DataSource, fetch_files, is_complete
 from models.errors import DataError
+from models.files import write_whole
 from models.images import Images, Split
 from models.mnist import MNIST_CLASSES, MNIST_FILES, mnist_sources, read_mnist
 
@@ -125,8 +127,9 @@ def make_slice(name: DatasetName, directory: Path | None = None, out: Path | Non
     """
     target = _slice_path(name) if out is None else out
     some = load(name, "test", directory)[:SLICE_ROWS]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(target, images=some.images, labels=some.labels)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, images=some.images, labels=some.labels)
+    write_whole(target, buffer.getvalue())
     return target
 
 

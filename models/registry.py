@@ -92,16 +92,25 @@ def library_of(source: str) -> str | None:
     return None if model is None else model.library
 
 
+def require_builtin(source: Source) -> None:
+    """Make sure that a builtin source names a model that there is.
+
+    Raises:
+        BadSource: it does not.
+    """
+    if source.target not in BUILTINS and source.target not in _PACKAGED:
+        names = ", ".join((*BUILTINS, *_PACKAGED))
+        raise BadSource(f"{source.text}: a built-in model must be one of {names}; got {source.target!r}")
+
+
 def _load_builtin(source: Source) -> LoadedModel:
+    require_builtin(source)
     packaged = _PACKAGED.get(source.target)
     if packaged is not None:
         if source.adapted is not None:
             adapted_weights(source, source.target)  # there are none: it says so
         return _from_hub(source, packaged(source))
-    model = BUILTINS.get(source.target)
-    if model is None:
-        names = ", ".join((*BUILTINS, *_PACKAGED))
-        raise BadSource(f"{source.text}: a built-in model must be one of {names}; got {source.target!r}")
+    model = BUILTINS[source.target]
     if not model.weights.is_file():
         raise WeightsUnavailable(
             f"{source.text}: there is no {model.weights}: run `unstraggle train {model.name}` first"
@@ -126,16 +135,19 @@ def _load_weights(source: Source, module: nn.Module, path: Path) -> None:
         BadSource: there is no such file, or it does not hold this model's weights.
     """
     if not path.is_file():
-        raise BadSource(
-            f"{source.text}: weights must be a file; there is no {path} (working directory {Path.cwd()})"
-        )
+        found = f"{path} is none" if path.exists() else f"there is no {path}"
+        raise BadSource(f"{source.text}: weights must be a file; {found} (working directory {Path.cwd()})")
     try:
-        module.load_state_dict(safetensors.torch.load_file(path))
+        tensors = safetensors.torch.load_file(path)
+        module.load_state_dict(tensors)
     except (SafetensorError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise BadSource(
             f"{source.text}: {path} must be a safetensors file with this model's weights; {reason}"
         ) from error
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise BadSource(f"{source.text}: weights must be finite; {name} in {path} is not")
 
 
 def _load_timm(source: Source) -> LoadedModel:

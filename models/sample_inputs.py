@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+import tokenize
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +15,15 @@ from models.builtin import BUILTINS
 from models.datasets import DATASETS, load_slice
 from models.errors import DataError, TuningError
 from models.experiments.measure import Floats
+from models.registry import require_builtin
 from models.sources import parse_source
 from models.spec import ModelSpec
+
+_DAMAGED = (
+    ValueError, EOFError, LookupError, SyntaxError, TypeError, OverflowError, MemoryError, RuntimeError, struct.error,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What numpy raises on files that are damaged, or whose heads lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,12 @@ def sample_inputs(where: str | None, source: str) -> SampleInputs:
         parsed = parse_source(source)
         builtin = BUILTINS.get(parsed.target) if parsed.kind == "builtin" else None
         if builtin is None:
-            raise TuningError(f"--inputs must name a .npy file of sample inputs for model.source {source}")
+            if parsed.kind == "builtin":
+                require_builtin(parsed)
+            raise TuningError(
+                f"--inputs must name a .npy file of inputs of your own for model.source {source}; "
+                "there is a dataset only for the built-in models"
+            )
         where = builtin.dataset
     if where in DATASETS:
         return SampleInputs(where, load_slice(where).images)
@@ -77,11 +92,24 @@ def _read(path: Path) -> object:
         raise DataError(
             f"--inputs must be a file that can be read: {path}: {error.strerror or error}"
         ) from error
-    except (ValueError, EOFError, IndexError, zipfile.BadZipFile) as error:
-        raise DataError(f"--inputs must be a .npy or .npz file of numbers; {path}: {error}") from error
+    except _DAMAGED as error:
+        raise DataError(
+            f"--inputs must be a .npy or .npz file of numbers; {path} {_what_is_wrong(error)}"
+        ) from error
+
+
+def _what_is_wrong(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if "pickle" in text:
+        return "is another kind of file, or holds Python objects"
+    if isinstance(error, MemoryError):
+        return "announces more numbers than fit into memory"
+    return f"is damaged: {text[:200]}"
 
 
 def _only_array(path: Path, stored: np.lib.npyio.NpzFile) -> object:
+    if not stored.files:
+        raise DataError(f"--inputs must be an .npz file with an array; {path} has none")
     name = "inputs" if "inputs" in stored.files else stored.files[0]
     if name != "inputs" and len(stored.files) > 1:
         raise DataError(

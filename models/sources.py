@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from models.errors import BadSource
 
@@ -44,6 +46,21 @@ class Source:
     input_shape: tuple[int, ...] | None = None
     weights: str | None = None
     adapted: str | None = None
+
+    @property
+    def short_name(self) -> str:
+        """The target as part of a file's name: `lenet5-mnist`, or `my_package-make_model`."""
+        last = self.target.rpartition("/")[2].removesuffix(".pt")
+        return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-") or self.kind
+
+
+def with_weights(source: Source, weights: Path) -> str:
+    """The `model.source` string that loads other weights, in the place of those that the source names itself."""
+    model, _, query = source.text.partition("?")
+    kept = [
+        option for option in query.split("&") if option and not option.startswith(("adapted=", "weights="))
+    ]
+    return f"{model}?{'&'.join([*kept, f'weights={quote(str(weights))}'])}"
 
 
 def parse_source(text: str) -> Source:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -19,7 +20,7 @@ from torch.nn import functional
 
 from models.augment import change, mixup
 from models.builtin import Builtin
-from models.checkpoint import load_checkpoint, save_checkpoint
+from models.checkpoint import restore_checkpoint, save_checkpoint
 from models.errors import TrainingError
 from models.files import write_whole
 from models.images import Images
@@ -114,7 +115,7 @@ class _Run:
             self.network = model.make_trainable()
         self._optimizer = torch.optim.AdamW(self.network.parameters(), weight_decay=recipe.weight_decay)
         if checkpoint.exists():
-            self._restore()
+            restore_checkpoint(checkpoint, {"recipe": asdict(recipe)}, self._restore)
 
     def epoch(self, on_step: Callable[[], None]) -> EpochLog:
         """Train for one epoch and measure the outcome."""
@@ -177,8 +178,7 @@ class _Run:
         }
         save_checkpoint(self.checkpoint, {"recipe": asdict(self.recipe)}, state)
 
-    def _restore(self) -> None:
-        state = load_checkpoint(self.checkpoint, {"recipe": asdict(self.recipe)})
+    def _restore(self, state: dict[str, Any]) -> None:
         self.network.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [EpochLog(**log) for log in state["logs"]]

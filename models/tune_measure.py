@@ -129,6 +129,9 @@ class Bench:
             groups: G, at least 2.
             seed: seed of groups and straggler sets.
             advance: told the number of coded rows that the model has answered, batch by batch.
+
+        Raises:
+            TuningError: the uncoded model's answers are not finite, so that nothing can be close to them.
         """
         self._predict = predict
         self._inputs = inputs
@@ -140,6 +143,12 @@ class Bench:
         used, where = np.unique(self._groups, return_inverse=True)
         self.uncoded: Floats = self._ask(inputs[used])
         """The uncoded model's outputs on the rows that are in any group, shape (used, ...)."""
+        finite = np.isfinite(self.uncoded.reshape(len(used), -1)).all(axis=1)
+        if not finite.all():
+            raise TuningError(
+                f"the model's own answers must be finite; {int((~finite).sum())} of {len(used)} to --inputs are not: "
+                "look at the range of --inputs, and at the weights of model.source"
+            )
         self._own = where.reshape(self._groups.shape)
         self._replies: tuple[CodeParams, Floats] | None = None
         self._matrices: dict[CodeParams, Floats] = {}

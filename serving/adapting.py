@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.errors import ModelError
+from models.files import require_writable
+from models.options import SeedOption, ThreadsOption, errors_in_one_line
+from models.sources import Source, parse_source, with_weights
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from models.adapt import AdaptRecipe, RoundLog
     from models.adapt_material import CodeParams
 
-_USAGE_ERROR = 2
 _COLUMNS = ("scheme", "variant", "mse", "accuracy", "rel_accuracy")
 
 
@@ -41,14 +42,14 @@ def adapt(
         typer.Option(
             metavar="FILE",
             help="The weights to write, .safetensors; the log goes beside them.",
-            show_default="adapted-KIND-K-N-WAIT_FOR.safetensors",
+            show_default="MODEL.KIND-K-N-WAIT_FOR.safetensors",
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of training, at most.")] = 30,
+    rounds: Annotated[int, typer.Option(min=1, max=10_000, help="Rounds of training, at most.")] = 30,
     steps: Annotated[
-        int, typer.Option(min=1, help="Steps in a round; after it the model is measured.")
+        int, typer.Option(min=1, max=100_000, help="Steps in a round; after it the model is measured.")
     ] = 100,
-    groups: Annotated[int, typer.Option(min=1, help="Random groups in a step.")] = 25,
+    groups: Annotated[int, typer.Option(min=1, max=10_000, help="Random groups in a step.")] = 25,
     learning_rate: Annotated[
         float, typer.Option("--learning-rate", min=1e-7, max=1.0, help="The highest learning rate.")
     ] = 1e-3,
@@ -58,37 +59,39 @@ def adapt(
             "--clean-share", min=0.0, max=100.0, help="Weight of plain answers beside decoded ones."
         ),
     ] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the groups and the stragglers.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 2,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 2,
 ) -> None:
     """Fine-tune a copy of your model on coded groups, so that decoded answers are accurate; no labels needed.
 
-    After an interruption, the same command goes on where it stopped.
+    Each round shows how often decoded and plain answers agree with the original model's, on held-out inputs. After an
+    interruption, the same command goes on where it stopped.
     """
-    from models.adapt import AdaptRecipe
+    with errors_in_one_line("adapt", ConfigError):
+        task = _Task.of(config, overrides or [], inputs, out)
 
-    recipe = AdaptRecipe(rounds, steps, groups, learning_rate, clean_share, seed=seed)
-    try:
-        _adapt(_Task.of(config, overrides or [], out), inputs, recipe, threads)
-    except (ConfigError, ModelError, OSError) as error:
-        typer.echo(f"unstraggle adapt: {error}", err=True)
-        raise typer.Exit(_USAGE_ERROR) from error
+        from models.adapt import AdaptRecipe
+
+        recipe = AdaptRecipe(rounds, steps, groups, learning_rate, clean_share, seed=seed)
+        _adapt(task, recipe, threads)
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is adapted to what, and where the weights go."""
+    """What is adapted to what, with which inputs, and where the weights go."""
 
-    source: str
+    source: Source
     params: CodeParams
+    inputs: str | None
     target: Path
 
     @classmethod
-    def of(cls, config: Path | None, overrides: list[str], out: Path | None) -> _Task:
-        """Read the configuration.
+    def of(cls, config: Path | None, overrides: list[str], inputs: str | None, out: Path | None) -> _Task:
+        """Read the configuration, and make sure that there is a place for the weights.
 
         Raises:
             ConfigError: it breaks a rule, or its scheme is not a code of logits.
+            ModelError: the model's source breaks a rule, or the weights cannot be written.
         """
         from serving.config.load import load
         from serving.tuning import code_of
@@ -104,21 +107,16 @@ class _Task:
                 "scheme.systematic must be false, for the answers to plain queries are exact only if the model stays "
                 "what it is; got true"
             )
-        target = out or Path(f"adapted-{params.kind}-{params.k}-{params.n}-{params.wait_for}.safetensors")
+        source = parse_source(settings.model.source)
+        code = f"{params.kind}-{params.k}-{params.n}-{params.wait_for}"
+        target = out or Path(f"{source.short_name}.{code}.safetensors")
         if target.suffix != ".safetensors":
             raise ConfigError(f"--out must end in .safetensors, got {target}")
-        return cls(settings.model.source, params, target)
-
-    @property
-    def adapted_source(self) -> str:
-        """The model.source that loads the weights, in the place of those that it names itself."""
-        model, _, query = self.source.partition("?")
-        options = [option for option in query.split("&") if option]
-        kept = [option for option in options if not option.startswith(("adapted=", "weights="))]
-        return f"{model}?{'&'.join([*kept, f'weights={self.target}'])}"
+        require_writable("--out", target, read={"--inputs": inputs, "model.source": source.weights})
+        return cls(source, params, inputs, target)
 
 
-def _adapt(task: _Task, inputs: str | None, recipe: AdaptRecipe, threads: int) -> None:
+def _adapt(task: _Task, recipe: AdaptRecipe, threads: int) -> None:
     import torch
     from rich.console import Console
     from rich.progress import Progress
@@ -129,26 +127,31 @@ def _adapt(task: _Task, inputs: str | None, recipe: AdaptRecipe, threads: int) -
     from models.experiments.output import print_table
 
     torch.set_num_threads(threads)
-    material = load_material(task.source, inputs, seed=recipe.seed)
+    material = load_material(task.source.text, task.inputs, k=task.params.k, seed=recipe.seed)
+    checkpoint = task.target.with_suffix(".checkpoint")
     with Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("fine-tuning", total=recipe.rounds * recipe.steps)
         adapted, logs = fine_tune(
             material,
             task.params,
             recipe,
-            checkpoint=task.target.with_suffix(".checkpoint"),
-            on_step=lambda: progress.advance(bar),
+            checkpoint=checkpoint,
+            advance=lambda done: progress.advance(bar, done),
             on_round=lambda log: progress.console.print(_line(log), highlight=False),
         )
     result = adapt_result(material, adapted, task.params, recipe, logs)
     save(adapted, result, task.target)
+    checkpoint.unlink(missing_ok=True)
     print_table(result, _COLUMNS)
+    typer.echo(
+        "replication, hedged and default: the same N replicas without a code, as in `experiment table1`"
+    )
     typer.echo(f"the weights are in {task.target}; serve them with")
-    typer.echo(f"model:\n  source: {jsonlib.dumps(task.adapted_source)}")
+    typer.echo(f"model:\n  source: {jsonlib.dumps(with_weights(task.source, task.target))}")
 
 
 def _line(log: RoundLog) -> str:
     return (
-        f"round {log.round}: loss {log.loss:.4f}, agreement with the original model: decoded "
-        f"{log.coded_agreement:.4f}, plain {log.clean_agreement:.4f}"
+        f"round {log.round}: loss {log.loss:.4f}, agreement decoded {log.coded_agreement:.4f}, "
+        f"plain {log.clean_agreement:.4f}"
     )

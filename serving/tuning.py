@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from models.errors import ModelError
+from models.files import require_writable
+from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line, reason
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from models.tune import Tuning
     from serving.config import Settings
 
-_USAGE_ERROR = 2
 _STANDARD_OUTPUT = "-"
 _COLUMNS = ("variant", "nodes", "output_domain", "lambda_enc", "lambda_dec", "mse", "agreement")
 _NUMBERS = frozenset(_COLUMNS[3:])
@@ -63,7 +63,19 @@ class Destination:
             )
         if out is not None and out.exists():
             raise ConfigError(f"--out must name a new file, got {out}; --write changes the file that is read")
-        return cls(source, source if write else out)
+        target = source if write else out
+        if target is not None:
+            require_writable("--write" if write else "--out", target)
+        return cls(source, target)
+
+    def require_editable(self, params: CodeParams, settings: Settings) -> None:
+        """Find out before the search whether its choice, which is of this kind, can be written.
+
+        Raises:
+            ConfigError: the file that was read is for another kind of scheme, or cannot be edited.
+        """
+        if self.target is not None:
+            self._edited(params, settings)
 
     def save(self, choice: CodeParams, settings: Settings) -> None:
         """Write the file that was read with everything in it that the choice needs.
@@ -71,16 +83,19 @@ class Destination:
         Raises:
             ConfigError: the file is not one that can be edited.
         """
-        from serving.config.edit import with_values
-
         if self.target is None:
             return
-        text = self.source.read_bytes().decode() if self.source else "# Written by `unstraggle tune`.\n"
-        edited = with_values(text, _missing_values(self.source, choice, settings))
+        edited = self._edited(choice, settings)
         mode = self.target.stat().st_mode if self.target.exists() else None
         _write(self.target.resolve(), edited)
         if mode is not None:
             self.target.chmod(mode)
+
+    def _edited(self, choice: CodeParams, settings: Settings) -> str:
+        from serving.config.edit import with_values
+
+        text = self.source.read_bytes().decode() if self.source else "# Written by `unstraggle tune`.\n"
+        return with_values(text, _missing_values(self.source, choice, settings))
 
 
 def tune(
@@ -100,20 +115,16 @@ def tune(
     write: Annotated[
         bool, typer.Option("--write", help="Write the choice into the file that was read.")
     ] = False,
-    json: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write all trials as JSON; - for standard output."),
-    ] = None,
-    groups: Annotated[int, typer.Option(min=10, help="Random groups to search on, and to check on.")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, the groups and the stragglers.")] = 0,
-    threads: Annotated[int, typer.Option(min=1, help="Torch threads.")] = 2,
+    json: JsonOption = None,
+    groups: Annotated[
+        int, typer.Option(min=10, max=100_000, help="Random groups to search on, and to check on.")
+    ] = 300,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = 2,
 ) -> None:
     """Choose lambdas, nodes and output domain of a code for your model, on sample inputs without labels."""
-    try:
+    with errors_in_one_line("tune", ConfigError):
         _tune(config, overrides or [], inputs, Output(out, write, json), Effort(groups, seed, threads))
-    except (ConfigError, ModelError) as error:
-        typer.echo(f"unstraggle tune: {error}", err=True)
-        raise typer.Exit(_USAGE_ERROR) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +152,12 @@ def _tune(
 
     file = configuration_file(config)
     settings = load(file, os.environ, overrides).settings
-    destination = Destination.checked(file, output.out, write=output.write)
-    if output.json is not None and Path(output.json).is_dir():
-        raise ConfigError(f"--json must name a file; {output.json} is a folder")
     params = code_of(settings)
+    destination = Destination.checked(file, output.out, write=output.write)
+    destination.require_editable(params, settings)
+    if output.json not in (None, _STANDARD_OUTPUT):
+        read = {"--config": file, "--inputs": inputs, "--out": output.out}
+        require_writable("--json", Path(output.json), read=read)
 
     from models.experiments.output import progress_bar
     from models.runner import ModelRunner
@@ -159,8 +172,8 @@ def _tune(
     with progress_bar("coded queries", task.calls) as advance:
         tuning = search(task, advance)
     result = result_of(tuning, task, model=settings.model.source, dataset=sample.name)
-    _publish(tuning, result, output.json)
     destination.save(tuning.chosen, settings)
+    _publish(tuning, result, output.json)
     if destination.target is not None:
         typer.echo(f"the choice is in {destination.target}", err=True)
 
@@ -258,7 +271,7 @@ def _write(path: Path, text: str) -> None:
     try:
         write_whole(path, text.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"cannot write {path}: {reason(error)}") from error
 
 
 def summary(tuning: Tuning) -> str:

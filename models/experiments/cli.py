@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias
 
 import typer
 
-from models.errors import BadOption, ModelError
+from models.errors import BadOption
 from models.experiments.figure import require_matplotlib
 from models.experiments.output import progress_bar
-from models.experiments.report import Report, publish_report
+from models.experiments.report import STANDARD_OUTPUT, Report, publish_report
+from models.files import require_folder, require_writable
+from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line
 
 if TYPE_CHECKING:
     from models.experiments.subjects import LoadedSubject, RowsName
@@ -21,19 +23,15 @@ experiment_app = typer.Typer(
     help="Re-run the papers' experiments, and ours, on trained networks.", no_args_is_help=True
 )
 
-JsonOption = Annotated[
-    str | None,
-    typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
-]
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Write a page, its picture and the JSON there.")
 ]
 GroupsOption = Annotated[
     int | None,
-    typer.Option(min=2, help="Random groups per point.", show_default="fewer where the model is slow"),
+    typer.Option(
+        min=2, max=1_000_000, help="Random groups per point.", show_default="fewer where the model is slow"
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-ThreadsOption = Annotated[int, typer.Option(min=1, help="Torch threads.")]
 ModelsOption = Annotated[
     str, typer.Option("--models", help="Which networks, joined by commas: lenet5, repvgg, vit.")
 ]
@@ -43,6 +41,7 @@ FullOption = Annotated[
         "--full", help="Use the whole test set (`unstraggle data fetch`), and ten times the groups."
     ),
 ]
+Split: TypeAlias = Literal["slice", "rest", "train"]
 _ALL = "lenet5,repvgg,vit"
 _FULL_SCALE = 10
 
@@ -66,7 +65,7 @@ class _Request:
     seed: int
     full: bool
     threads: int
-    split: Literal["slice", "train"] = "slice"
+    split: Split = "slice"
 
     @property
     def scale(self) -> int:
@@ -81,8 +80,12 @@ class _Request:
         """Load the networks, with the rows that are wanted."""
         from models.experiments.subjects import choose, load_subject
 
+        if self.full and self.split != "slice":
+            raise BadOption(
+                f"--full takes the whole test set, so that --split must be slice beside it; got {self.split}"
+            )
         rows: RowsName = "test" if self.full else self.split
-        names = [name.strip() for name in self.models.split(",")]
+        names = [name.strip() for name in self.models.split(",") if name.strip()]
         return [load_subject(subject, rows=rows, threads=self.threads) for subject in choose(names)]
 
 
@@ -169,16 +172,13 @@ def _measure(
     parts_of: Callable[[_Request], _Parts], request: _Request, json: str | None, out: Path | None
 ) -> None:
     """Run an experiment and show what came of it; one line where something is wrong."""
-    try:
+    with errors_in_one_line("experiment"):
         _require_destinations(json, out)
         experiment, run = parts_of(request)
         several = experiment if isinstance(experiment, Sequence) else [experiment]
         with progress_bar("measuring", sum(each.steps for each in several)) as advance:
             report = run(experiment, advance)
         publish_report(report, json, out)
-    except (ModelError, OSError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def _require_destinations(json: str | None, out: Path | None) -> None:
@@ -187,15 +187,11 @@ def _require_destinations(json: str | None, out: Path | None) -> None:
     Raises:
         BadOption: one of them cannot.
     """
-    if json is not None and Path(json).is_dir():
-        raise BadOption(f"--json must name a file; {json} is a folder")
-    if out is None:
-        return
-    require_matplotlib()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadOption(f"--out must name a folder; {out}: {error.strerror}") from error
+    if json not in (None, STANDARD_OUTPUT):
+        require_writable("--json", Path(json))
+    if out is not None:
+        require_matplotlib()
+        require_folder("--out", out)
 
 
 def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts]) -> None:
@@ -222,10 +218,10 @@ def _register_for_several_networks(name: str, parts_of: Callable[[_Request], _Pa
         full: FullOption = False,
         threads: ThreadsOption = 2,
         split: Annotated[
-            Literal["slice", "train"],
+            Split,
             typer.Option(
-                help="The shipped test images, or training images, to choose parameters on "
-                "(`unstraggle data fetch`)."
+                help="The shipped test images; the rest of the test set, which nothing was chosen by; or training "
+                "images, to choose parameters on. The last two need `unstraggle data fetch`."
             ),
         ] = "slice",
     ) -> None:

@@ -35,6 +35,7 @@ OUR_VARIANTS = (
     Variant("letcc", logits=True, ordered=True),
     Variant("letcc", logits=True, ordered=True, nodes="equispaced"),
 )
+SYSTEMATIC = Variant("letcc", logits=True, ordered=True, nodes="equispaced", systematic=True)
 ADAPTED = Variant("letcc", logits=True, ordered=True, nodes="equispaced", adapted=True)
 """What the networks that ship were fine-tuned for."""
 

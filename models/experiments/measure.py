@@ -34,6 +34,7 @@ class Variant:
         ordered: put similar queries next to each other.
         adapted: ask the model that was fine-tuned for the code.
         nodes: where queries and tasks sit.
+        systematic: send every query as it is too (LeTCC alone).
     """
 
     scheme: Literal["berrut", "letcc"]
@@ -41,6 +42,7 @@ class Variant:
     ordered: bool = False
     adapted: bool = False
     nodes: BerrutNodesName = "chebyshev"
+    systematic: bool = False
 
     @property
     def name(self) -> str:
@@ -49,6 +51,7 @@ class Variant:
             ("logits", self.logits),
             ("order", self.ordered),
             (self.nodes, self.nodes != "chebyshev"),
+            ("systematic", self.systematic),
             ("adapted", self.adapted),
         )
         return "+".join(name for name, on in levers if on) or "paper"
@@ -67,6 +70,7 @@ class Variant:
             nodes=cast("SplineNodesName", self.nodes),
             lambda_enc=setting.lambda_enc,
             lambda_dec=setting.lambda_dec,
+            systematic=self.systematic,
         ).build(setting.k)
 
 

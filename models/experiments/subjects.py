@@ -8,13 +8,13 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from models.adapted import adapted_codes
-from models.datasets import DatasetName, EvaluationSlice, evaluation_rows, load, load_slice
+from models.datasets import SLICE_ROWS, DatasetName, EvaluationSlice, evaluation_rows, load, load_slice
 from models.errors import BadOption
 from models.experiments.groups import CodeSetting
 from models.experiments.measure import Predict
 from models.runner import ModelRunner
 
-RowsName: TypeAlias = Literal["slice", "test", "train"]
+RowsName: TypeAlias = Literal["slice", "rest", "test", "train"]
 TRAINING_ROWS = 4000
 """How many training rows are loaded, where parameters are chosen on them."""
 
@@ -101,8 +101,10 @@ def choose(names: Sequence[str]) -> tuple[Subject, ...]:
     """The subjects of these names.
 
     Raises:
-        BadOption: a name is unknown.
+        BadOption: a name is unknown, or there is none.
     """
+    if not names:
+        raise BadOption(f"models must name at least one of {', '.join(SUBJECTS)}")
     for name in names:
         if name not in SUBJECTS:
             raise BadOption(f"models must be among {', '.join(SUBJECTS)}; got {name!r}")
@@ -114,22 +116,26 @@ def load_subject(subject: Subject, *, rows: RowsName = "slice", threads: int = 2
 
     Args:
         subject: which.
-        rows: the slice of the test set that is in the package; or, from the dataset's cache, the whole test set or the
-            first training rows.
+        rows: the slice of the test set that is in the package; or, from the dataset's cache, the rest of the test set,
+            all of it, or the first training rows.
         threads: torch threads.
 
     Raises:
         ModelError: weights or data are not there.
     """
     runner = ModelRunner(subject.source, threads)
-    if rows == "slice":
-        data = load_slice(subject.dataset)
-    else:
-        some = load(subject.dataset, rows)
-        data = evaluation_rows(f"{subject.dataset}-{rows}", some[:TRAINING_ROWS] if rows == "train" else some)
+    data = _labelled_rows(subject.dataset, rows)
     adapted = {
         (code.k, code.n): ModelRunner(f"{subject.source}?adapted={code.name}", threads).predict
         for code in adapted_codes(subject.model)
         if code.kind == "letcc"
     }
     return LoadedSubject(subject, runner.predict, data, adapted)
+
+
+def _labelled_rows(dataset: DatasetName, rows: RowsName) -> EvaluationSlice:
+    if rows == "slice":
+        return load_slice(dataset)
+    some = load(dataset, "train" if rows == "train" else "test")
+    part = {"rest": slice(SLICE_ROWS, None), "test": slice(None), "train": slice(TRAINING_ROWS)}[rows]
+    return evaluation_rows(f"{dataset}-{rows}", some[part])

@@ -9,6 +9,7 @@ from models.experiments.comparison import (
     ADAPTED,
     OUR_VARIANTS,
     PAPER_VARIANTS,
+    SYSTEMATIC,
     Experiment,
     Row,
     compare,
@@ -35,9 +36,10 @@ never answer. Every scheme sees the same groups and the same stragglers.
   model's; **sd**, after it, the standard deviation over groups. **relative** is accuracy over that of the uncoded
   model on the same queries, **sd** its standard deviation over groups.
 - `berrut paper` is BACC, `berrut logits+approxifer` is ApproxIFER (points of its own, logits decoded), `letcc paper`
-  LeTCC as published: softmax outputs decoded in the order of arrival. `logits`, `order`, `equispaced` and `adapted` are
-  this project's levers: decode logits, put similar inputs side by side, sit at equal distances instead of at
-  Chebyshev's points, ask a model fine-tuned for the code (`unstraggle adapt`).
+  LeTCC as published: softmax outputs decoded in the order of arrival. `logits`, `order`, `equispaced`, `systematic` and
+  `adapted` are this project's levers: decode logits, put similar inputs side by side, sit at equal distances instead of
+  at Chebyshev's points, send every query as it is too and decode only what is late, ask a model fine-tuned for the code
+  (`unstraggle adapt`).
 - The same N replicas without a code: `replication` makes N / K copies, and loses a query when all of them straggle
   (wrong, a vector of zeros); `hedged` asks once more for what is missing, so it is exact, and late by its delay and
   a second service time; `default` makes one copy and answers what is missing with equal probabilities.
@@ -50,9 +52,9 @@ _BARS = (
     ("berrut", "paper", "BACC"),
     ("berrut", "logits+approxifer", "ApproxIFER"),
     ("letcc", "paper", "LeTCC, paper"),
-    ("letcc", "logits+order", "LeTCC, logits + order"),
-    ("letcc", "logits+order+equispaced", "LeTCC, equispaced too"),
-    ("letcc", "logits+order+equispaced+adapted", "LeTCC, adapted too"),
+    ("letcc", "logits+order+equispaced", "LeTCC, logits + order + equispaced"),
+    ("letcc", "logits+order+equispaced+systematic", "LeTCC, systematic too"),
+    ("letcc", "logits+order+equispaced+adapted", "LeTCC, adapted, not systematic"),
 )
 
 
@@ -75,7 +77,7 @@ def table1_experiments(
             groups=groups or loaded.subject.groups * scale,
             seed=seed,
             settings=(loaded.subject.large, *SMALL),
-            variants=(*PAPER_VARIANTS, *OUR_VARIANTS, ADAPTED),
+            variants=(*PAPER_VARIANTS, *OUR_VARIANTS, SYSTEMATIC, ADAPTED),
             adapted=loaded.adapted,
         )
         for loaded in subjects
@@ -118,7 +120,7 @@ def _draw_model(axes: Axes, rows: Sequence[Row]) -> None:
             for row in rows
             if (row["scheme"], row["variant"]) == (scheme, variant)
         }
-        at = [number + (place - len(_BARS) / 2 + 0.5) * 0.11 for number, p in enumerate(points) if p in mine]
+        at = [number + (place - len(_BARS) / 2 + 0.5) * 0.1 for number, p in enumerate(points) if p in mine]
         axes.errorbar(
             at,
             [mine[point]["rel_accuracy"] for point in points if point in mine],

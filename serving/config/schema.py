@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from coding.letcc import LetccParams
 from coding.registry import AnySchemeParams
@@ -76,7 +76,7 @@ class LocalReplicas(_Replicas):
     """Number of worker processes."""
     concurrency: int = Field(default=1, ge=0)
     """Calls that a worker runs at once; the rest wait in it. 0 means unlimited."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
     """Torch threads of each worker."""
     start_timeout_s: float = Field(default=120.0, gt=0)
     """Longest wait for a worker to load its model."""
@@ -86,6 +86,15 @@ class LocalReplicas(_Replicas):
     """The longest such wait."""
     faults: FaultSettings = FaultSettings()
     """Seeded fault injection, for tests and load tests."""
+
+    @model_validator(mode="after")
+    def _disturbed_replicas_exist(self) -> Self:
+        for number in self.faults.replicas or ():
+            if not 0 <= number < self.count:
+                raise ValueError(
+                    f"faults.replicas must be numbers from 0 to {self.count - 1}, one less than count; got {number}"
+                )
+        return self
 
 
 class HttpReplicas(_Replicas):

@@ -129,6 +129,8 @@ class ForkServer:
             code = self._program.run_worker(settings, WorkerLink(token, self._events, self._lifeline))
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 0
+        except BrokenPipeError:
+            pass  # The frontend has gone, as when another worker said that its model cannot be loaded.
         except BaseException:
             traceback.print_exc()
         finally:

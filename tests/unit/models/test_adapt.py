@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -76,7 +77,6 @@ def test_decoded_answers_get_better_and_the_model_itself_is_left_alone(tmp_path)
     assert logs[-1].clean_agreement > 0.97
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert any(not torch.equal(tensor, before[name]) for name, tensor in adapted.state_dict().items())
-    assert not (tmp_path / "c").exists()
 
 
 class Interruption(Exception):
@@ -88,10 +88,14 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path, m
         raise Interruption
 
     data = material(model, rows(100, 1), rows(50, 2))
-    whole, _ = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "whole")
+    told: list[int] = []
+    whole, _ = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "whole", advance=told.append)
+    assert told == [0, *[1] * 90]
     with pytest.raises(Interruption):
         adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
-    resumed, logs = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c")
+    told.clear()
+    resumed, logs = adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", advance=told.append)
+    assert told == [30, *[1] * 60]
     assert [log.round for log in logs] == [0, 1, 2, 3]
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name])
@@ -103,15 +107,43 @@ def test_it_stops_when_rounds_bring_nothing(tmp_path, model):
     assert [log.round for log in logs] == [0, 1, 2]
 
 
-def test_a_checkpoint_of_another_code_is_refused(tmp_path, model):
+def test_a_checkpoint_of_another_run_is_refused(tmp_path, model):
     def pull_the_plug(log: RoundLog) -> None:
         raise Interruption
 
     data = material(model, rows(50, 1), rows(50, 2))
     with pytest.raises(Interruption):
         adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
-    with pytest.raises(TrainingError, match="Delete it"):
-        adapt(data, replace(PARAMS, n=7), RECIPE, checkpoint=tmp_path / "c")
+    wider = copy.deepcopy(model)
+    with torch.no_grad():
+        wider[0].weight[0, 0] += 1e-6
+    for other, params, recipe, named in (
+        (data, replace(PARAMS, n=7), RECIPE, "code.n 6 instead of 7"),
+        (data, PARAMS, replace(RECIPE, seed=1), "recipe.seed 0 instead of 1"),
+        (replace(data, module=wider), PARAMS, RECIPE, "weights "),
+        (replace(data, inputs=rows(50, 3)), PARAMS, RECIPE, "inputs "),
+        (replace(data, held_out=rows(50, 3)), PARAMS, RECIPE, "inputs "),
+        (replace(data, source="yours"), PARAMS, RECIPE, "model.source mine instead of yours"),
+    ):
+        with pytest.raises(TrainingError, match=f"comes from another, with {named}"):
+            adapt(other, params, recipe, checkpoint=tmp_path / "c")
+
+
+def test_answers_that_are_not_finite_are_refused(tmp_path, model):
+    huge = rows(50, 1)
+    huge[7] = 3e38
+    for inputs, held_out, where in (
+        (rows(50, 1), huge, "1 of 50 to held-out inputs are not"),
+        (huge, rows(50, 2), "of 32 to inputs are not"),
+    ):
+        with pytest.raises(TrainingError, match=f"own answers must be finite; .*{where}"):
+            adapt(material(model, inputs, held_out), PARAMS, RECIPE, checkpoint=tmp_path / "c")
+
+
+def test_a_run_that_runs_away_ends(tmp_path, model):
+    recipe = replace(RECIPE, learning_rate=1e30)
+    with pytest.raises(TrainingError, match=r"loss must stay finite; .* A lower --learning-rate than 1e\+30"):
+        adapt(material(model, rows(50, 1), rows(50, 2)), PARAMS, recipe, checkpoint=tmp_path / "c")
 
 
 def test_too_few_inputs_are_refused(tmp_path, model):
@@ -147,12 +179,12 @@ def test_saved_weights_are_loaded_by_one_option(tmp_path):
 def test_rows_of_a_file_are_split_and_labelled_by_the_model_itself(tmp_path):
     images = load_slice("mnist").images
     np.save(tmp_path / "x.npy", images[:200])
-    some = load_material("builtin:lenet5-mnist", str(tmp_path / "x.npy"), seed=0)
+    some = load_material("builtin:lenet5-mnist", str(tmp_path / "x.npy"), k=8, seed=0)
     assert (len(some.inputs), len(some.held_out)) == (180, 20)
     together = np.concatenate([some.inputs, some.held_out]).reshape(200, -1)
     assert {row.tobytes() for row in together} == {row.tobytes() for row in images[:200].reshape(200, -1)}
     answers = some.module(torch.tensor(some.held_out)).argmax(1)
     assert (some.judged.labels == answers.numpy()).all()
-    np.save(tmp_path / "few.npy", images[:9])
-    with pytest.raises(TrainingError, match="at least 15 rows"):
-        load_material("builtin:lenet5-mnist", str(tmp_path / "few.npy"), seed=0)
+    np.save(tmp_path / "few.npy", images[:79])
+    with pytest.raises(TrainingError, match=r"at least 10 rows for each of the k = 8 .*, 80, .* got 79"):
+        load_material("builtin:lenet5-mnist", str(tmp_path / "few.npy"), k=8, seed=0)

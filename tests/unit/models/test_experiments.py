@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +32,9 @@ from models.experiments.measure import (
 )
 from models.experiments.report import Report, publish_report
 from models.experiments.stragglers import HOST_SHARE, StragglerExperiment, run_stragglers, straggler_sets
-from models.experiments.subjects import SUBJECTS, LoadedSubject, choose
+from models.experiments.subjects import SUBJECTS, LoadedSubject, choose, load_subject
 from models.experiments.table1 import draw_table1
+from models.images import Images
 from models.runner import ModelRunner
 
 ROW_KEYS = [
@@ -296,14 +298,39 @@ def test_quick_writes_json_to_standard_output():
     assert {"paper", "logits+order", "copies"} <= {row["variant"] for row in result["rows"]}
 
 
-def test_bad_options_end_in_one_line(tmp_path):
-    outcome = CliRunner().invoke(experiment_app, ["table1", "--models", "lenet5,alexnet"])
-    assert outcome.exit_code == 1
-    assert outcome.stderr == "error: models must be among lenet5, repvgg, vit; got 'alexnet'\n"
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table1", "--models", "lenet5,alexnet"], "models must be among lenet5, repvgg, vit; got 'alexnet'"),
+        (["table1", "--models", ","], "models must name at least one of lenet5, repvgg, vit"),
+        (["table1", "--full", "--split", "train"], "--full takes the whole test set, .*; got train"),
+        (["coded-points", "--out", "file/x"], "--out must name a folder that can be written to; file/x: "),
+        (["coded-points", "--json", "folder"], "--json must name a file; folder is a folder"),
+        (
+            ["coded-points", "--json", "file/x.json"],
+            "--json must name a file that can be written; file/x.json: ",
+        ),
+    ],
+)
+def test_bad_options_end_in_one_line(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    outcome = CliRunner().invoke(experiment_app, ["coded-points", "--out", str(tmp_path / "file" / "x")])
-    assert outcome.exit_code == 1
-    assert outcome.stderr.startswith("error: --out must name a folder; ")
-    outcome = CliRunner().invoke(experiment_app, ["coded-points", "--json", str(tmp_path)])
-    assert outcome.exit_code == 1
-    assert outcome.stderr == f"error: --json must name a file; {tmp_path} is a folder\n"
+    (tmp_path / "folder").mkdir()
+    outcome = CliRunner().invoke(experiment_app, arguments)
+    assert outcome.exit_code == 2
+    assert re.fullmatch(f"unstraggle experiment: {message}.*\n", outcome.stderr)
+
+
+@pytest.mark.parametrize("option", ["--threads", "--seed", "--groups"])
+def test_numbers_beyond_all_use_are_refused(option):
+    outcome = CliRunner().invoke(experiment_app, ["quick", option, str(2**64)])
+    assert outcome.exit_code == 2
+    assert "less than or equal to" in outcome.stderr
+
+
+def test_the_rest_of_the_test_set_is_what_is_not_in_the_slice(monkeypatch):
+    images = Images(np.zeros((2003, 1, 28, 28), np.uint8), np.arange(2003) % 10)
+    monkeypatch.setattr("models.experiments.subjects.load", lambda name, split: {"test": images}[split])
+    loaded = load_subject(choose(["lenet5"])[0], rows="rest", threads=1)
+    assert loaded.data.name == "mnist-rest"
+    assert loaded.data.labels.tolist() == [0, 1, 2]

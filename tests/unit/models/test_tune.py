@@ -10,7 +10,7 @@ import pytest
 from coding.berrut import BerrutParams
 from coding.letcc import LetccParams
 from coding.output_domain import OutputDomain, softmax
-from models.errors import DataError, TuningError
+from models.errors import BadSource, DataError, TuningError
 from models.sample_inputs import require_fit, sample_inputs
 from models.spec import float_spec
 from models.tune import Task, best_of_each_encoding, result_of, tune, tuned_fields
@@ -216,6 +216,19 @@ def test_inputs_come_from_a_file_or_from_the_models_own_dataset(tmp_path) -> Non
         sample_inputs(None, "timm:resnet18")
 
 
+def test_a_misspelt_model_is_blamed_and_not_the_inputs() -> None:
+    with pytest.raises(BadSource, match=r"must be one of lenet5-mnist, .*; got 'lenet6'"):
+        sample_inputs(None, "builtin:lenet6")
+
+
+def test_answers_of_the_model_itself_that_are_not_finite_are_refused() -> None:
+    def broken(rows: np.ndarray) -> np.ndarray:
+        return np.where(rows > 0.5, np.float32(np.nan), waves(rows))
+
+    with pytest.raises(TuningError, match=r"own answers must be finite; \d+ of \d+ to --inputs are not"):
+        tune(Task(LetccParams(), broken, ROWS, groups=30))
+
+
 def test_bad_files_are_one_message(tmp_path) -> None:
     bad = ROWS.copy()
     bad[5] = np.nan
@@ -227,14 +240,29 @@ def test_bad_files_are_one_message(tmp_path) -> None:
     np.savez(tmp_path / "none.npz")
     (tmp_path / "text.npy").write_text("1 2 3")
     (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04 and no more")
+    for name, rows in (("lying.npy", 10**13), ("impossible.npy", 10**30)):
+        with (tmp_path / name).open("wb") as stream:
+            head = {"descr": "<f4", "fortran_order": False, "shape": (rows, 28)}
+            np.lib.format.write_array_header_1_0(stream, head)
+    content = (tmp_path / "nan.npy").read_bytes()
+    (tmp_path / "head.npy").write_bytes(content[:20] + b"(((((" + content[25:])
+    np.savez_compressed(tmp_path / "zip.npz", np.random.default_rng(0).random((40, 40)))
+    zipped = bytearray((tmp_path / "zip.npz").read_bytes())
+    for position in range(200, 260):
+        zipped[position] ^= 0x5A
+    (tmp_path / "zip.npz").write_bytes(zipped)
     for name, message in {
         "nan.npy": "must be finite; row 5",
         "whole.npy": "floating-point numbers.*int64",
         "flat.npy": r"shape \(rows, \.\.\.\), got \[241\]",
         "empty.npy": r"got \[0, 1\]",
         "two.npz": "one array, or with one named inputs.*a, b",
-        "none.npz": "of numbers",
-        "text.npy": "a .npy or .npz file",
+        "none.npz": "with an array; .*none.npz has none",
+        "text.npy": "a .npy or .npz file.* another kind of file, or holds Python objects",
+        "lying.npy": "announces more numbers than fit into memory|is damaged",
+        "impossible.npy": "is damaged",
+        "head.npy": "is damaged",
+        "zip.npz": "is damaged",
         "cut.npz": "a .npy or .npz file",
         "absent.npy": "No such file",
     }.items():

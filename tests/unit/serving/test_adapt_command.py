@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from typer.testing import CliRunner, Result
 
@@ -47,12 +48,56 @@ def test_weights_that_are_adapted_again_take_the_place_of_the_first():
     source = "model.source=builtin:lenet5-mnist?adapted=letcc-8-12-10"
     outcome = adapt(*CODE, *SMALL, "-s", source, "--inputs", "x.npy")
     assert outcome.exit_code == 0, outcome.output
-    assert '"builtin:lenet5-mnist?weights=adapted-letcc-2-4-3.safetensors"' in outcome.stdout
+    assert '"builtin:lenet5-mnist?weights=lenet5-mnist.letcc-2-4-3.safetensors"' in outcome.stdout
 
 
+def test_a_path_with_special_characters_is_quoted():
+    outcome = adapt(*CODE, *SMALL, "--inputs", "x.npy", "--out", "a&b+c%20 d?.safetensors")
+    assert outcome.exit_code == 0, outcome.output
+    source = json.loads(outcome.stdout.splitlines()[-1].partition("source: ")[2])
+    assert load_model(source).spec.source == source
+
+
+def test_the_checkpoint_goes_when_the_weights_are_there(monkeypatch):
+    def no_space(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("models.adapt_report.write_whole", no_space)
+        outcome = adapt(*CODE, *SMALL, "--inputs", "x.npy", "--out", "w.safetensors")
+    assert (outcome.exit_code, Path("w.checkpoint").exists()) == (2, True)
+    assert outcome.stderr.endswith("unstraggle adapt: w.safetensors: No space left on device\n")
+    assert adapt(*CODE, *SMALL, "--inputs", "x.npy", "--out", "w.safetensors").exit_code == 0
+    assert (Path("w.safetensors").exists(), Path("w.checkpoint").exists()) == (True, False)
+
+
+@pytest.fixture
+def bad_files():
+    Path("file").touch()
+    Path("folder.safetensors").mkdir()
+    weights = load_model("builtin:lenet5-mnist").module.state_dict()
+    safetensors.torch.save_file(weights, "own.safetensors")
+    weights["0.weight" if "0.weight" in weights else next(iter(weights))].view(-1)[0] = float("nan")
+    safetensors.torch.save_file(weights, "nan.safetensors")
+
+
+@pytest.mark.usefixtures("bad_files")
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (["--out", "folder.safetensors"], "--out must name a file; folder.safetensors is a folder"),
+        (["--out", "file/w.safetensors"], "--out must name a file that can be written; file/w.safetensors: "),
+        (
+            ["-s", "model.source=builtin:lenet5-mnist?weights=own.safetensors", "--out", "own.safetensors"],
+            "--out must not be the file of model.source, which would be lost",
+        ),
+        (["-s", "model.source=builtin:lenet5-mnist?weights=nan.safetensors"], "weights must be finite; "),
+        (["-s", "model.source=builtin:lenet5-mnist?weights=."], "weights must be a file; . is none"),
+        (["-s", "model.source=builtin:lenet6"], "a built-in model must be one of"),
+        (
+            ["-s", "scheme.k=16", "-s", "scheme.n=20", "-s", "scheme.wait_for=18", "--inputs", "x.npy"],
+            "at least 10 rows for each of the k = 16 queries of a group, 160",
+        ),
         (["-s", "scheme.kind=hedged"], "scheme.kind must be letcc or berrut"),
         (["-s", "scheme.output_domain=as_is"], "scheme.output_domain must be logits"),
         (["--out", "w.bin"], "--out must end in .safetensors, got w.bin"),

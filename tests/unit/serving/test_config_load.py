@@ -71,6 +71,10 @@ def test_a_rule_across_keys_blames_the_layer_that_set_the_key_it_names(tmp_path:
         ("scheme.kind=leetcc", ["scheme.kind must be one of", "got 'leetcc'", "did you mean letcc?"]),
         ("replicas.kind=ray", ["replicas.kind must be one of local, http", "got 'ray'"]),
         ("replicas.faults.delay.kind=slow", ["replicas.faults.delay.kind must be one of"]),
+        (
+            "replicas.faults.replicas=[3, 12]",
+            ["replicas", "faults.replicas must be numbers from 0 to 11", "got 12"],
+        ),
         ("server.port=70000", ["server.port", "less than or equal to 65535", "got 70000"]),
         ("server.port=eighty", ["server.port", "got 'eighty'"]),
         ("deadline_ms=0", ["deadline_ms", "greater than 0", "got 0"]),

@@ -84,10 +84,15 @@ def test_without_out_or_write_nothing_is_written(tmp_path: Path) -> None:
         (["--inputs", "cifar10"], r"rows of shape \[1, 28, 28\].*\[3, 32, 32\]"),
         (["--inputs", "few.npy"], "at least 6 rows for each of the k = 8 .*got 20"),
         (
-            ["--set", "scheme.kind=berrut", "--config", "there.yaml", "--write", "--groups", "10"],
+            ["--set", "scheme.kind=berrut", "--config", "there.yaml", "--write", "--inputs", "absent.npy"],
             "scheme.kind must be",
         ),
-        (["--json", "there.yaml/x", "--groups", "10"], "cannot write"),
+        (["--json", "there.yaml/x"], "--json must name a file that can be written; there.yaml/x: "),
+        (["--json", "."], "--json must name a file; . is a folder"),
+        (["--config", "there.yaml", "--json", "there.yaml"], "--json must not be the file of --config"),
+        (["--inputs", "few.npy", "--json", "./few.npy"], "--json must not be the file of --inputs"),
+        (["--out", "there.yaml/new.yaml"], "--out must name a file that can be written"),
+        (["--set", "model.source=builtin:lenet6"], "a built-in model must be one of"),
     ],
 )
 def test_what_cannot_be_done_is_one_message(tmp_path: Path, arguments: list[str], message: str) -> None:
