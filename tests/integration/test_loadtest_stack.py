@@ -120,13 +120,13 @@ async def test_a_server_that_died_during_its_run_ends_the_run(tmp_path):
 
     async def work():
         try:
+            os.kill(stack.process.pid, signal.SIGKILL)
             await asyncio.sleep(60)
         finally:
             given_up.set()
 
     async with running_stack(command("good"), name="mortal", log_directory=tmp_path) as stack:
         assert await stack.process.while_alive(asyncio.sleep(0, result="done")) == "done"
-        os.kill(stack.process.pid, signal.SIGKILL)
         with pytest.raises(StackError, match="the server mortal exited with status -9 during its run"):
             await stack.process.while_alive(work())
         assert given_up.is_set()
