@@ -19,7 +19,7 @@ from models.experiments.comparison import Experiment, Row, compare, score_row
 from models.experiments.groups import CodeSetting
 from models.experiments.measure import Predict, Variant, ask
 from models.experiments.report import Result, with_circumstances
-from models.files import write_whole
+from models.files import log_beside, write_whole
 from models.runner import forward
 
 GROUPS = 300
@@ -91,4 +91,4 @@ def save(adapted: nn.Module, result: Result, weights: Path) -> None:
     """Write the weights, and the result beside them as `.log.json`."""
     tensors = {name: tensor.contiguous() for name, tensor in adapted.state_dict().items()}
     write_whole(weights, safetensors.torch.save(tensors))
-    write_whole(weights.with_suffix(".log.json"), (json.dumps(result, indent=1) + "\n").encode())
+    write_whole(log_beside(weights), (json.dumps(result, indent=1) + "\n").encode())

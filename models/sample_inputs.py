@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import struct
 import tokenize
 import zipfile
@@ -21,7 +22,7 @@ from models.spec import ModelSpec
 
 _DAMAGED = (
     ValueError, EOFError, LookupError, SyntaxError, TypeError, OverflowError, MemoryError, RuntimeError, struct.error,
-    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """What numpy raises on files that are damaged, or whose heads lie."""
 

@@ -22,7 +22,7 @@ from models.augment import change, mixup
 from models.builtin import Builtin
 from models.checkpoint import restore_checkpoint, save_checkpoint
 from models.errors import TrainingError
-from models.files import write_whole
+from models.files import log_beside, write_whole
 from models.images import Images
 from models.recipe import Recipe
 from models.registry import load_model
@@ -85,7 +85,7 @@ def train(
     served = model.deploy(run.network)
     weights = {name: tensor.contiguous() for name, tensor in served.state_dict().items()}
     write_whole(out, safetensors.torch.save(weights))
-    write_whole(out.with_suffix(".log.json"), _render_log(run, served))
+    write_whole(log_beside(out), _render_log(run, served))
     run.checkpoint.unlink(missing_ok=True)
     return run.logs
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.files import require_writable
+from models.files import log_beside, require_writable
 from models.options import SeedOption, ThreadsOption, errors_in_one_line
 from models.sources import Source, parse_source, with_weights
 from serving.cli import ConfigOption, SetOption, configuration_file
@@ -112,8 +112,16 @@ class _Task:
         target = out or Path(f"{source.short_name}.{code}.safetensors")
         if target.suffix != ".safetensors":
             raise ConfigError(f"--out must end in .safetensors, got {target}")
-        require_writable("--out", target, read={"--inputs": inputs, "model.source": source.weights})
-        return cls(source, params, inputs, target)
+        task = cls(source, params, inputs, target)
+        others = {"--inputs": inputs, "model.source": source.weights, "--config": configuration_file(config)}
+        for path in (target, log_beside(target), task.checkpoint):
+            require_writable("--out", path, others=others)
+        return task
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the state between rounds is kept."""
+        return self.target.with_suffix(".checkpoint")
 
 
 def _adapt(task: _Task, recipe: AdaptRecipe, threads: int) -> None:
@@ -128,20 +136,19 @@ def _adapt(task: _Task, recipe: AdaptRecipe, threads: int) -> None:
 
     torch.set_num_threads(threads)
     material = load_material(task.source.text, task.inputs, k=task.params.k, seed=recipe.seed)
-    checkpoint = task.target.with_suffix(".checkpoint")
     with Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("fine-tuning", total=recipe.rounds * recipe.steps)
         adapted, logs = fine_tune(
             material,
             task.params,
             recipe,
-            checkpoint=checkpoint,
+            checkpoint=task.checkpoint,
             advance=lambda done: progress.advance(bar, done),
             on_round=lambda log: progress.console.print(_line(log), highlight=False),
         )
     result = adapt_result(material, adapted, task.params, recipe, logs)
     save(adapted, result, task.target)
-    checkpoint.unlink(missing_ok=True)
+    task.checkpoint.unlink(missing_ok=True)
     print_table(result, _COLUMNS)
     typer.echo(
         "replication, hedged and default: the same N replicas without a code, as in `experiment table1`"

@@ -156,8 +156,8 @@ def _tune(
     destination = Destination.checked(file, output.out, write=output.write)
     destination.require_editable(params, settings)
     if output.json not in (None, _STANDARD_OUTPUT):
-        read = {"--config": file, "--inputs": inputs, "--out": output.out}
-        require_writable("--json", Path(output.json), read=read)
+        others = {"--config": file, "--inputs": inputs, "--out": output.out}
+        require_writable("--json", Path(output.json), others=others)
 
     from models.experiments.output import progress_bar
     from models.runner import ModelRunner

@@ -86,10 +86,11 @@ def bad_files():
     ("arguments", "reason"),
     [
         (["--out", "folder.safetensors"], "--out must name a file; folder.safetensors is a folder"),
+        (["--inputs", "x.checkpoint", "--out", "x.safetensors"], "--out must not be the file of --inputs"),
         (["--out", "file/w.safetensors"], "--out must name a file that can be written; file/w.safetensors: "),
         (
             ["-s", "model.source=builtin:lenet5-mnist?weights=own.safetensors", "--out", "own.safetensors"],
-            "--out must not be the file of model.source, which would be lost",
+            "--out must not be the file of model.source, or a folder of it; got own.safetensors",
         ),
         (["-s", "model.source=builtin:lenet5-mnist?weights=nan.safetensors"], "weights must be finite; "),
         (["-s", "model.source=builtin:lenet5-mnist?weights=."], "weights must be a file; . is none"),
