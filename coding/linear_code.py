@@ -1,4 +1,4 @@
-"""LinearCode: a code whose encode and decode are matrices. Berrut and LeTCC are two ways to build them."""
+"""LinearCode: a code whose encode and decode are matrices. Berrut, LeTCC and Lagrange are ways to build them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ class LinearCode:
     half precision, which is rounded at the end).
 
     No set F of arrivals amplifies: the sum of absolute values in each row of D_F is at most (S + 2)^2 + ln N,
-    S = N - |F|, for the matrices of both codes built on this class, every lambda and every F, down to one
-    arrival. This is observed over the points of `coding.nodes`, not proved; the worst F lack a run next to an end.
+    S = N - |F|, for the matrices of LeTCC and Berrut, every lambda and every F, down to one arrival. This is observed
+    over the points of `coding.nodes`, not proved; the worst F lack a run next to an end. `coding.lagrange` has a bound
+    of its own.
 
     The error estimates (`coding.error_estimate`) come from a second such product of r rows, r <= |F|, and from
     the inner products between these; both are left until somebody asks. A group of one is exact: every payload

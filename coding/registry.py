@@ -8,9 +8,12 @@ from typing import TypeAlias
 
 from coding.berrut import BerrutParams
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
+from coding.lagrange import LagrangeParams
 from coding.letcc import LetccParams
 
-AnySchemeParams: TypeAlias = NoneParams | ReplicationParams | HedgedParams | BerrutParams | LetccParams
+AnySchemeParams: TypeAlias = (
+    NoneParams | ReplicationParams | HedgedParams | BerrutParams | LetccParams | LagrangeParams
+)
 """The parameters of any scheme; `kind` tells them apart."""
 
 PARAMS_BY_KIND: Mapping[str, type[AnySchemeParams]] = MappingProxyType(
@@ -20,6 +23,7 @@ PARAMS_BY_KIND: Mapping[str, type[AnySchemeParams]] = MappingProxyType(
         "hedged": HedgedParams,
         "berrut": BerrutParams,
         "letcc": LetccParams,
+        "lagrange": LagrangeParams,
     }
 )
 """`scheme.kind` of the configuration to the class of its parameters."""

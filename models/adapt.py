@@ -309,11 +309,14 @@ class _Run:
         save_checkpoint(self._checkpoint, self._identity, state)
 
     def _restore(self, state: dict[str, Any]) -> None:
+        self._student.load_state_dict(state["best"])  # finds out that it fits
+        self._best = state["best"]
         self._student.load_state_dict(state["student"])
         self._average.load_state_dict(state["average"])
-        self._best = state["best"]
         self._optimizer.load_state_dict(state["optimizer"])
         self.logs = [RoundLog(**log) for log in state["logs"]]
+        if not self.logs:
+            raise ValueError("no round was logged")
 
 
 def _identity(material: Material, params: CodeParams, recipe: AdaptRecipe) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from models.builtin import BUILTINS, Builtin
 from models.datasets import EvaluationSlice, evaluation_rows, load, load_slice
 from models.errors import TrainingError
 from models.registry import load_model
-from models.sample_inputs import require_fit, sample_inputs
+from models.sample_inputs import SampleInputs, require_fit, sample_inputs
 from models.sources import parse_source
 
 CodeParams: TypeAlias = LetccParams | BerrutParams
@@ -27,6 +27,7 @@ CodeParams: TypeAlias = LetccParams | BerrutParams
 _ROWS_PER_QUERY = 10
 """One row of so many is held out."""
 _MOST_HELD_OUT = 4000
+_ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,28 @@ def load_material(source: str, inputs: str | None, *, k: int, seed: int) -> Mate
         return _of_builtin(source, loaded.module, builtin, k, seed)
     sample = sample_inputs(inputs, source)
     require_fit(sample, loaded.spec)
+    _require_finite_answers(loaded.module, sample)
     rows, held_out = _split(sample.rows, k, seed)
     with torch.inference_mode():
         classes = loaded.module(torch.tensor(held_out)).argmax(1).numpy()
     return Material(source, loaded.module, rows, held_out, EvaluationSlice(sample.name, held_out, classes))
+
+
+def _require_finite_answers(module: nn.Module, sample: SampleInputs) -> None:
+    """Find out before any training, for one such row spoils every group that it is in.
+
+    Raises:
+        TrainingError: the model's answer to a row is not finite.
+    """
+    for at in range(0, len(sample.rows), _ROWS_AT_ONCE):
+        with torch.inference_mode():
+            finite = torch.isfinite(module(torch.from_numpy(sample.rows[at : at + _ROWS_AT_ONCE])).flatten(1))
+        bad = (~finite.all(dim=1)).nonzero()
+        if len(bad):
+            raise TrainingError(
+                f"the model's own answers must be finite; that to row {at + int(bad[0])} of {sample.name} is not: "
+                "look at the range of --inputs, and at the weights of model.source"
+            )
 
 
 def _of_builtin(source: str, module: nn.Module, model: Builtin, k: int, seed: int) -> Material:

@@ -12,6 +12,7 @@ from torch import nn
 
 from models.datasets import SHIPPED, DatasetName
 from models.lenet5 import LeNet5
+from models.linear import LinearClassifier
 from models.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ LENET5 = Builtin(
     recipe=Recipe(epochs=20, learning_rate=3e-3, weight_decay=0.25, shift_pixels=1.5, mixup_share=0.2),
 )
 
+LINEAR = Builtin(
+    name="linear-mnist",
+    dataset="mnist",
+    make=LinearClassifier,
+    make_trainable=LinearClassifier,
+    recipe=Recipe(epochs=10, learning_rate=1e-3, weight_decay=0.01),
+)
+
 REPVGG = Builtin(
     name="repvgg-cifar10",
     dataset="cifar10",
@@ -112,5 +121,7 @@ VIT = Builtin(
     ),
 )
 
-BUILTINS: Mapping[str, Builtin] = MappingProxyType({model.name: model for model in (LENET5, REPVGG, VIT)})
+BUILTINS: Mapping[str, Builtin] = MappingProxyType(
+    {model.name: model for model in (LENET5, LINEAR, REPVGG, VIT)}
+)
 """Every shipped model by name."""

@@ -13,7 +13,8 @@ import typer
 
 from models import datasets
 from models.datasets import SLICE_ROWS, load_slice, make_slice
-from models.files import require_writable
+from models.errors import BadOption
+from models.files import log_beside, require_writable
 from models.options import SeedOption, ThreadsOption, errors_in_one_line
 
 data_app = typer.Typer(help="Fetch datasets and cut evaluation slices.", no_args_is_help=True)
@@ -30,6 +31,7 @@ class Trainable(StrEnum):
     """The models that the package can train."""
 
     LENET5 = "lenet5-mnist"
+    LINEAR = "linear-mnist"
     REPVGG = "repvgg-cifar10"
     VIT = "vit-cifar10"
 
@@ -123,7 +125,10 @@ def train(
     recipe = replace(chosen.recipe, epochs=epochs or chosen.recipe.epochs, seed=seed)
     target = out or chosen.weights
     with errors_in_one_line("train"):
-        require_writable("--out", target)
+        if target.suffix != ".safetensors":
+            raise BadOption(f"--out must end in .safetensors, got {target}")
+        for path in (target, log_beside(target), target.with_suffix(".checkpoint")):
+            require_writable("--out", path)
         where = datasets.fetch(chosen.dataset, directory)
         splits = [datasets.load(chosen.dataset, split, where) for split in ("train", "test")]
         run_training(chosen, recipe, *splits, out=target, on_epoch=show)

@@ -2,7 +2,7 @@
 
 | source | what it loads | options |
 |---|---|---|
-| `builtin:NAME` | a shipped model: lenet5-mnist, repvgg-cifar10, vit-cifar10 | `adapted=letcc-8-12-10` |
+| `builtin:NAME` | a shipped model: lenet5-mnist, linear-mnist, repvgg-cifar10, vit-cifar10 | `adapted=letcc-8-12-10` |
 | `builtin:efficientnet-lite0-imagenet` | its weights come with the extra `imagenet`, images in [0, 1] | |
 | `timm:NAME` | a timm model, images in [0, 1], normalised inside | `pretrained=false` |
 | `torchvision:NAME` | a torchvision classifier, likewise | `pretrained=false` |

@@ -11,12 +11,14 @@ import numpy as np
 import structlog
 
 from coding.copies import HedgedParams
+from coding.lagrange import LagrangeParams
 from coding.ordering import nearest_order
 from coding.output_domain import OutputDomain
 from serving.batch import Stages
 from serving.config.schema import HttpReplicas, LocalReplicas, Settings
 from serving.dispatch import Dispatcher
 from serving.errors import ConfigError, ServingError, TransportError
+from serving.exactness import require_polynomial
 from serving.grouping import GroupFormer, keep_order
 from serving.hedging import Hedging
 from serving.listen import KEEP_ALIVE_S
@@ -78,6 +80,7 @@ class Engine:
                 async with asyncio.TaskGroup() as inner:
                     inner.create_task(pipeline.run())
                     await self._warm_up(pipeline, metadata)
+                    await self._check_exactness(metadata)
                     self.service.open(metadata, pipeline)
                     waiting.cancel()
                     on_ready()
@@ -170,6 +173,19 @@ class Engine:
                 reserve_s=settings.deadline_reserve_ms / 1000,
             ),
         )
+
+    async def _check_exactness(self, metadata: ModelMetadata) -> None:
+        """Raises ConfigError where the scheme takes the model for something else than it is."""
+        scheme = self._settings.scheme
+        while isinstance(scheme, LagrangeParams):
+            replica = self.replicas.any_transport()
+            try:
+                if replica is not None:
+                    await require_polynomial(scheme, metadata, replica)
+                    return
+            except TransportError as error:
+                _log.warning("exactness_not_checked", error=str(error))
+            await asyncio.sleep(RETRY_S)
 
     async def _warm_up(self, pipeline: Pipeline, metadata: ModelMetadata) -> None:
         """One full group through the real path, once enough replicas serve that none need be missing."""

@@ -12,8 +12,8 @@ import typer
 from models.errors import BadOption
 from models.experiments.figure import require_matplotlib
 from models.experiments.output import progress_bar
-from models.experiments.report import STANDARD_OUTPUT, Report, publish_report
-from models.files import require_folder, require_writable
+from models.experiments.report import STANDARD_OUTPUT, Report, publish_report, require_report_folder
+from models.files import require_writable
 from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _require_destinations(json: str | None, out: Path | None) -> None:
         require_writable("--json", Path(json))
     if out is not None:
         require_matplotlib()
-        require_folder("--out", out)
+        require_report_folder(out)
 
 
 def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts]) -> None:

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.environment import describe_environment
+from models.errors import BadOption
 from models.experiments.output import cell, header, print_table
-from models.files import write_whole
+from models.files import require_folder, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Result = dict[str, Any]
 STANDARD_OUTPUT = "-"
+_OURS = "The command writes this page."
+"""Closes every page, by which it is known again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,21 @@ class Report:
     about: str
     columns: Sequence[str]
     draw: Callable[[Result], Figure]
+
+
+def require_report_folder(folder: Path) -> None:
+    """Find out before a long run whether a report can be written into a folder, and replaces nothing but another.
+
+    Raises:
+        BadOption: it cannot.
+    """
+    require_folder("--out", folder)
+    page = folder / "README.md"
+    if page.is_file() and _OURS not in page.read_text(errors="replace"):
+        raise BadOption(
+            f"--out must name a folder of its own; {folder} has a README.md that no experiment wrote, "
+            "and that would be lost"
+        )
 
 
 def publish_report(report: Report, json_file: str | None, folder: Path | None) -> None:
@@ -89,7 +107,7 @@ def _page(report: Report, result: Result) -> str:
 {_markdown_table(result, report.columns)}
 
 Seed {result["seed"]}; {environment["cores"]} cores ({environment["cpu"]}), Python {environment["python"]}, {versions}.
-All settings are in `{name}.json`. The command writes this page.
+All settings are in `{name}.json`. {_OURS}
 """
 
 

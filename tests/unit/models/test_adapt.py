@@ -146,6 +146,28 @@ def test_a_run_that_runs_away_ends(tmp_path, model):
         adapt(material(model, rows(50, 1), rows(50, 2)), PARAMS, recipe, checkpoint=tmp_path / "c")
 
 
+@pytest.mark.parametrize("damage", [{"logs": []}, {"best": {}}, {"logs": [{"round": 0}]}])
+def test_a_checkpoint_that_was_tampered_with_is_refused(tmp_path, model, damage):
+    def pull_the_plug(log: RoundLog) -> None:
+        raise Interruption
+
+    data = material(model, rows(50, 1), rows(50, 2))
+    with pytest.raises(Interruption):
+        adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c", on_round=pull_the_plug)
+    state = torch.load(tmp_path / "c", weights_only=True)
+    torch.save(state | damage, tmp_path / "c")
+    with pytest.raises(TrainingError, match="must be a checkpoint"):
+        adapt(data, PARAMS, RECIPE, checkpoint=tmp_path / "c")
+
+
+def test_one_row_that_the_model_does_not_bear_is_named(tmp_path):
+    images = load_slice("mnist").images[:100].copy()
+    images[42] = 3e38
+    np.save(tmp_path / "x.npy", images)
+    with pytest.raises(TrainingError, match=r"that to row 42 of x\.npy is not"):
+        load_material("builtin:lenet5-mnist", str(tmp_path / "x.npy"), k=8, seed=0)
+
+
 def test_too_few_inputs_are_refused(tmp_path, model):
     with pytest.raises(TrainingError, match="at least k, 4, held-out inputs; got 3"):
         adapt(material(model, rows(50, 1), rows(3, 2)), PARAMS, RECIPE, checkpoint=tmp_path / "c")

@@ -305,6 +305,10 @@ def test_quick_writes_json_to_standard_output():
         (["table1", "--models", ","], "models must name at least one of lenet5, repvgg, vit"),
         (["table1", "--full", "--split", "train"], "--full takes the whole test set, .*; got train"),
         (["coded-points", "--out", "file/x"], "--out must name a folder that can be written to; file/x: "),
+        (
+            ["coded-points", "--out", "mine"],
+            "--out must name a folder of its own; mine has a README.md that no .*",
+        ),
         (["coded-points", "--json", "folder"], "--json must name a file; folder is a folder"),
         (
             ["coded-points", "--json", "file/x.json"],
@@ -316,6 +320,8 @@ def test_bad_options_end_in_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("# Mine")
     outcome = CliRunner().invoke(experiment_app, arguments)
     assert outcome.exit_code == 2
     assert re.fullmatch(f"unstraggle experiment: {message}.*\n", outcome.stderr)

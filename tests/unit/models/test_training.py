@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from typer.testing import CliRunner
 
 from models.augment import crop, cutout, flip, mixup, shift
 from models.builtin import BUILTINS, LENET5
@@ -17,6 +18,7 @@ from models.errors import TrainingError
 from models.images import Images
 from models.recipe import Recipe
 from models.training import EpochLog, train
+from unstraggle import app
 
 RECIPE = replace(LENET5.recipe, epochs=2, batch_rows=32, mixup_share=0.5)
 
@@ -195,3 +197,9 @@ def test_merging_branches_keeps_the_function():
     served = BUILTINS["repvgg-cifar10"].make()
     served.load_state_dict(merged.state_dict())
     assert torch.allclose(served.eval()(images), merged(images))
+
+
+def test_weights_go_to_a_safetensors_file_alone(tmp_path):
+    outcome = CliRunner().invoke(app, ["train", "lenet5-mnist", "--out", str(tmp_path / "w.checkpoint")])
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("unstraggle train: --out must end in .safetensors, got ")
