@@ -325,6 +325,7 @@ def _identity(material: Material, params: CodeParams, recipe: AdaptRecipe) -> di
         "recipe": asdict(recipe),
         "code": asdict(params),
         "model.source": material.source,
+        "judged on": material.judged.name,
         "weights": digest(
             {name: tensor.numpy(force=True) for name, tensor in material.module.state_dict().items()}
         ),

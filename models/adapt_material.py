@@ -17,6 +17,7 @@ from models.augment import change
 from models.builtin import BUILTINS, Builtin
 from models.datasets import EvaluationSlice, evaluation_rows, load, load_slice
 from models.errors import TrainingError
+from models.output_kind import are_probabilities
 from models.registry import load_model
 from models.sample_inputs import SampleInputs, require_fit, sample_inputs
 from models.sources import parse_source
@@ -72,32 +73,47 @@ def load_material(source: str, inputs: str | None, *, k: int, seed: int) -> Mate
         return _of_builtin(source, loaded.module, builtin, k, seed)
     sample = sample_inputs(inputs, source)
     require_fit(sample, loaded.spec)
-    _require_finite_answers(loaded.module, sample)
-    rows, held_out = _split(sample.rows, k, seed)
-    with torch.inference_mode():
-        classes = loaded.module(torch.tensor(held_out)).argmax(1).numpy()
+    answers = _answers(loaded.module, sample)
+    rows, held_out, classes = _split(sample.rows, k, seed, answers.argmax(1))
     return Material(source, loaded.module, rows, held_out, EvaluationSlice(sample.name, held_out, classes))
 
 
-def _require_finite_answers(module: nn.Module, sample: SampleInputs) -> None:
-    """Find out before any training, for one such row spoils every group that it is in.
+def _answers(module: nn.Module, sample: SampleInputs) -> NDArray[np.float32]:
+    """The model's own answers to all rows: one that is not finite would spoil every group that its row is in.
 
     Raises:
-        TrainingError: the model's answer to a row is not finite.
+        TrainingError: the model has nothing to train, or does not answer finite logits.
     """
+    if not any(True for _ in module.parameters()):
+        raise TrainingError("the model must have parameters to fine-tune; it has none")
+    parts = []
     for at in range(0, len(sample.rows), _ROWS_AT_ONCE):
         with torch.inference_mode():
-            finite = torch.isfinite(module(torch.from_numpy(sample.rows[at : at + _ROWS_AT_ONCE])).flatten(1))
-        bad = (~finite.all(dim=1)).nonzero()
+            answers = module(torch.from_numpy(sample.rows[at : at + _ROWS_AT_ONCE])).float().numpy()
+        if answers.ndim != 2 or answers.shape[1] < 2:
+            raise TrainingError(
+                "the model must answer a row of logits to each input, of 2 classes or more; "
+                f"got {list(answers.shape[1:])}"
+            )
+        bad = np.flatnonzero(~np.isfinite(answers).all(axis=1))
         if len(bad):
             raise TrainingError(
                 f"the model's own answers must be finite; that to row {at + int(bad[0])} of {sample.name} is not: "
                 "look at the range of --inputs, and at the weights of model.source"
             )
+        parts.append(answers)
+    answers = np.concatenate(parts)
+    if are_probabilities(answers):
+        raise TrainingError(
+            "the model must answer logits to be adapted; it answers probabilities: take its softmax off, and set "
+            "scheme.output_domain: logits"
+        )
+    return answers
 
 
 def _of_builtin(source: str, module: nn.Module, model: Builtin, k: int, seed: int) -> Material:
-    rows, held_out = _split(evaluation_rows(model.dataset, load(model.dataset, "train")).images, k, seed)
+    data = evaluation_rows(model.dataset, load(model.dataset, "train"))
+    rows, held_out, _ = _split(data.images, k, seed, data.labels)
     return Material(
         source,
         module,
@@ -108,8 +124,10 @@ def _of_builtin(source: str, module: nn.Module, model: Builtin, k: int, seed: in
     )
 
 
-def _split(rows: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Rows to train on, and a tenth of all held out, within bounds.
+def _split(
+    rows: NDArray[np.float32], k: int, seed: int, classes: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
+    """Rows to train on, and a tenth of all held out, within bounds, with the classes of these.
 
     Raises:
         TrainingError: there are too few.
@@ -121,4 +139,4 @@ def _split(rows: NDArray[np.float32], k: int, seed: int) -> tuple[NDArray[np.flo
         )
     held_out = min(_MOST_HELD_OUT, len(rows) // _ROWS_PER_QUERY)
     order = np.random.default_rng(seed).permutation(len(rows))
-    return rows[order[held_out:]], rows[order[:held_out]]
+    return rows[order[held_out:]], rows[order[:held_out]], classes[order[:held_out]]

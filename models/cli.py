@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from models import datasets
-from models.datasets import SLICE_ROWS, load_slice, make_slice
+from models.datasets import SLICE_ROWS, DatasetName, load_slice, make_slice
 from models.errors import BadOption
 from models.files import log_beside, require_writable
 from models.options import SeedOption, ThreadsOption, errors_in_one_line
@@ -65,7 +65,7 @@ def cut_slice(
     """Cut the evaluation slice again: the first 2,000 test images."""
     with errors_in_one_line("data"):
         if out is not None:
-            require_writable("--out", out)
+            require_writable("--out", out, others=_files_of(dataset.value, directory))
         written = make_slice(dataset.value, directory, out)
     typer.echo(f"the slice of {dataset} is in {written}")
 
@@ -128,8 +128,15 @@ def train(
         if target.suffix != ".safetensors":
             raise BadOption(f"--out must end in .safetensors, got {target}")
         for path in (target, log_beside(target), target.with_suffix(".checkpoint")):
-            require_writable("--out", path)
+            require_writable("--out", path, others=_files_of(chosen.dataset, directory))
         where = datasets.fetch(chosen.dataset, directory)
         splits = [datasets.load(chosen.dataset, split, where) for split in ("train", "test")]
         run_training(chosen, recipe, *splits, out=target, on_epoch=show)
     typer.echo(f"the weights are in {target}")
+
+
+def _files_of(name: DatasetName, directory: Path | None) -> dict[str, Path]:
+    """The files of a dataset's cache, which nothing may be written over."""
+    dataset = datasets.DATASETS[name]
+    where = directory or dataset.directory
+    return {f"the dataset, {file.name}": where / file.name for file in dataset.files}

@@ -61,7 +61,7 @@ def sample_inputs(where: str | None, source: str) -> SampleInputs:
                 require_builtin(parsed)
             raise TuningError(
                 f"--inputs must name a .npy file of inputs of your own for model.source {source}; "
-                "there is a dataset only for the built-in models"
+                "no dataset comes with it"
             )
         where = builtin.dataset
     if where in DATASETS:
@@ -128,8 +128,9 @@ def _checked(where: str, stored: object) -> Floats:
         )
     if stored.ndim < 2 or not len(stored):
         raise DataError(f"--inputs must have shape (rows, ...), got {list(stored.shape)} in {where}")
-    rows: Floats = np.ascontiguousarray(stored, np.float32)
+    with np.errstate(over="ignore"):
+        rows: Floats = np.ascontiguousarray(stored, np.float32)
     if not np.isfinite(rows).all():
         first = int(np.flatnonzero(~np.isfinite(rows).reshape(len(rows), -1).all(axis=1))[0])
-        raise DataError(f"--inputs must be finite; row {first} of {where} is not")
+        raise DataError(f"--inputs must be finite in single precision; row {first} of {where} is not")
     return rows

@@ -54,6 +54,17 @@ class Source:
         return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-") or self.kind
 
 
+def files_of(text: str) -> dict[str, Path]:
+    """The files that a `model.source` string names, by where: what nothing may be written over.
+
+    Raises:
+        BadSource: the string breaks a rule.
+    """
+    source = parse_source(text)
+    files = {"model.source": Path(source.target)} if source.kind == "torchscript" else {}
+    return files | ({"the weights of model.source": Path(source.weights)} if source.weights else {})
+
+
 def with_weights(source: Source, weights: Path) -> str:
     """The `model.source` string that loads other weights, in the place of those that the source names itself."""
     model, _, query = source.text.partition("?")

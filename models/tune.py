@@ -105,7 +105,7 @@ class Task:
             raise TuningError(f"scheme.k must be at least 2, for a group of one is exact; got {k}")
         if len(self.inputs) < ROWS_PER_QUERY * k:
             raise TuningError(
-                f"inputs must hold at least {ROWS_PER_QUERY} rows for each of the k = {k} queries of a group, "
+                f"--inputs must hold at least {ROWS_PER_QUERY} rows for each of the k = {k} queries of a group, "
                 f"{ROWS_PER_QUERY * k}; got {len(self.inputs)}"
             )
         if self.groups < 2:

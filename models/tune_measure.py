@@ -16,6 +16,7 @@ from models.adapt_material import CodeParams
 from models.errors import TuningError
 from models.experiments.groups import CodeSetting, draw_groups
 from models.experiments.measure import Floats, Predict, order_groups
+from models.output_kind import are_probabilities
 
 _BATCH_ROWS = 500
 _BATCH_BYTES = 64 * 1024 * 1024
@@ -92,7 +93,7 @@ def domains_of(outputs: Floats, configured: OutputDomainName) -> Domains:
         TuningError: the configuration promises scores of classes, and there are fewer than two.
     """
     classes = outputs.shape[-1] if outputs.ndim > 1 else 1
-    if classes > 1 and outputs.min() >= 0 and np.allclose(outputs.sum(axis=-1), 1.0, atol=1e-3):
+    if are_probabilities(outputs):
         return Domains(OutputDomain.AS_IS, ("probabilities", "as_is"))
     if configured == "as_is":
         return Domains(OutputDomain.AS_IS, ("as_is",))

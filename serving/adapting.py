@@ -15,7 +15,7 @@ import typer
 
 from models.files import log_beside, require_writable
 from models.options import SeedOption, ThreadsOption, errors_in_one_line
-from models.sources import Source, parse_source, with_weights
+from models.sources import Source, files_of, parse_source, with_weights
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
@@ -108,14 +108,23 @@ class _Task:
                 "what it is; got true"
             )
         source = parse_source(settings.model.source)
+        if source.kind == "torchscript":
+            raise ConfigError(
+                "model.source must take weights=FILE, to be served with what is learned; a torchscript file holds its "
+                f"own: name the module that it was made from; got {source.text}"
+            )
         code = f"{params.kind}-{params.k}-{params.n}-{params.wait_for}"
         target = out or Path(f"{source.short_name}.{code}.safetensors")
         if target.suffix != ".safetensors":
             raise ConfigError(f"--out must end in .safetensors, got {target}")
+        if any("\udc80" <= character <= "\udcff" for character in str(target)):
+            raise ConfigError(f"--out must be a name in UTF-8, for model.source to name it; got {target!r}")
         task = cls(source, params, inputs, target)
-        others = {"--inputs": inputs, "model.source": source.weights, "--config": configuration_file(config)}
+        others = {"--inputs": inputs, "--config": configuration_file(config), **files_of(source.text)}
         for path in (target, log_beside(target), task.checkpoint):
             require_writable("--out", path, others=others)
+        if target.exists() and not task.checkpoint.exists():
+            raise ConfigError(f"--out must name a new file; there is a {target} already")
         return task
 
     @property

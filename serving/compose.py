@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-import numpy as np
 import structlog
 
 from coding.copies import HedgedParams
@@ -18,13 +17,12 @@ from serving.batch import Stages
 from serving.config.schema import HttpReplicas, LocalReplicas, Settings
 from serving.dispatch import Dispatcher
 from serving.errors import ConfigError, ServingError, TransportError
-from serving.exactness import require_polynomial
 from serving.grouping import GroupFormer, keep_order
 from serving.hedging import Hedging
 from serving.listen import KEEP_ALIVE_S
 from serving.metrics import PrometheusObserver
+from serving.model_checks import random_rows, require_finite, require_polynomial
 from serving.pipeline import Pipeline
-from serving.protocol.datatypes import DATATYPES
 from serving.replicas import ReplicaSet
 from serving.service import CodedService, check_servable
 from serving.supervisor import Supervisor
@@ -79,8 +77,8 @@ class Engine:
                 self.metrics.watch_pending(lambda: pipeline.pending)
                 async with asyncio.TaskGroup() as inner:
                     inner.create_task(pipeline.run())
+                    await self._check_model(metadata)
                     await self._warm_up(pipeline, metadata)
-                    await self._check_exactness(metadata)
                     self.service.open(metadata, pipeline)
                     waiting.cancel()
                     on_ready()
@@ -174,29 +172,29 @@ class Engine:
             ),
         )
 
-    async def _check_exactness(self, metadata: ModelMetadata) -> None:
-        """Raises ConfigError where the scheme takes the model for something else than it is."""
+    async def _check_model(self, metadata: ModelMetadata) -> None:
+        """Raises ConfigError where the model's answers are not what the configuration needs."""
         scheme = self._settings.scheme
-        while isinstance(scheme, LagrangeParams):
+        while True:
+            await self.replicas.until_serving(1)
             replica = self.replicas.any_transport()
             try:
                 if replica is not None:
-                    await require_polynomial(scheme, metadata, replica)
+                    await require_finite(metadata, replica)
+                    if isinstance(scheme, LagrangeParams):
+                        await require_polynomial(scheme, metadata, replica)
                     return
             except TransportError as error:
-                _log.warning("exactness_not_checked", error=str(error))
+                _log.warning("model_not_checked", error=str(error))
             await asyncio.sleep(RETRY_S)
 
     async def _warm_up(self, pipeline: Pipeline, metadata: ModelMetadata) -> None:
         """One full group through the real path, once enough replicas serve that none need be missing."""
         await self.replicas.until_serving(pipeline.enough)
-        model_input = metadata.inputs[0]
-        row = np.zeros(model_input.item_shape, DATATYPES[model_input.datatype].dtype)
+        rows = list(random_rows(metadata, self._settings.scheme.k, "uniform"))
         while True:
             try:
-                await pipeline.answer(
-                    [row] * self._settings.scheme.k, self._loop.time() + self._settings.deadline_ms / 1000
-                )
+                await pipeline.answer(rows, self._loop.time() + self._settings.deadline_ms / 1000)
             except ServingError as error:
                 _log.warning("warm_up_failed", error=str(error))
                 await asyncio.sleep(RETRY_S)

@@ -17,6 +17,7 @@ import typer
 
 from models.files import require_writable
 from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line, reason
+from models.sources import files_of
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
@@ -157,7 +158,7 @@ def _tune(
     destination.require_editable(params, settings)
     if output.json not in (None, _STANDARD_OUTPUT):
         others = {"--config": file, "--inputs": inputs, "--out": output.out}
-        require_writable("--json", Path(output.json), others=others)
+        require_writable("--json", Path(output.json), others=others | files_of(settings.model.source))
 
     from models.experiments.output import progress_bar
     from models.runner import ModelRunner

@@ -12,8 +12,7 @@ import typer
 from models.errors import BadOption
 from models.experiments.figure import require_matplotlib
 from models.experiments.output import progress_bar
-from models.experiments.report import STANDARD_OUTPUT, Report, publish_report, require_report_folder
-from models.files import require_writable
+from models.experiments.report import Report, publish_report, require_places
 from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line
 
 if TYPE_CHECKING:
@@ -169,29 +168,22 @@ def _estimate(request: _Request) -> _Parts:
 
 
 def _measure(
-    parts_of: Callable[[_Request], _Parts], request: _Request, json: str | None, out: Path | None
+    name: str,
+    parts_of: Callable[[_Request], _Parts],
+    request: _Request,
+    json: str | None,
+    out: Path | None,
 ) -> None:
     """Run an experiment and show what came of it; one line where something is wrong."""
     with errors_in_one_line("experiment"):
-        _require_destinations(json, out)
+        if out is not None:
+            require_matplotlib()
+        require_places(name, json, out)
         experiment, run = parts_of(request)
         several = experiment if isinstance(experiment, Sequence) else [experiment]
         with progress_bar("measuring", sum(each.steps for each in several)) as advance:
             report = run(experiment, advance)
         publish_report(report, json, out)
-
-
-def _require_destinations(json: str | None, out: Path | None) -> None:
-    """Find out before a long run whether its results can be written.
-
-    Raises:
-        BadOption: one of them cannot.
-    """
-    if json not in (None, STANDARD_OUTPUT):
-        require_writable("--json", Path(json))
-    if out is not None:
-        require_matplotlib()
-        require_report_folder(out)
 
 
 def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts]) -> None:
@@ -203,7 +195,7 @@ def _register_for_one_network(name: str, parts_of: Callable[[_Request], _Parts])
         full: FullOption = False,
         threads: ThreadsOption = 2,
     ) -> None:
-        _measure(parts_of, _Request("lenet5", groups, seed, full, threads), json, out)
+        _measure(name, parts_of, _Request("lenet5", groups, seed, full, threads), json, out)
 
     experiment_app.command(name, help=parts_of.__doc__)(command)
 
@@ -225,7 +217,7 @@ def _register_for_several_networks(name: str, parts_of: Callable[[_Request], _Pa
             ),
         ] = "slice",
     ) -> None:
-        _measure(parts_of, _Request(models, groups, seed, full, threads, split), json, out)
+        _measure(name, parts_of, _Request(models, groups, seed, full, threads, split), json, out)
 
     experiment_app.command(name, help=parts_of.__doc__)(command)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from models.environment import describe_environment
 from models.errors import BadOption
 from models.experiments.output import cell, header, print_table
-from models.files import require_folder, write_whole
+from models.files import require_folder, require_writable, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,14 +43,21 @@ class Report:
     draw: Callable[[Result], Figure]
 
 
-def require_report_folder(folder: Path) -> None:
-    """Find out before a long run whether a report can be written into a folder, and replaces nothing but another.
+def require_places(name: str, json_file: str | None, folder: Path | None) -> None:
+    """Find out before a long run whether a report can be written, and replaces nothing but another.
 
     Raises:
         BadOption: it cannot.
     """
+    page = None if folder is None else folder / "README.md"
+    if json_file not in (None, STANDARD_OUTPUT):
+        pages = {} if folder is None else {"--out": page, "--out ": folder / f"{name}.png"}
+        require_writable("--json", Path(json_file), others=pages)
+    if folder is None or page is None:
+        return
     require_folder("--out", folder)
-    page = folder / "README.md"
+    for path in (page, folder / f"{name}.png", folder / f"{name}.json"):
+        require_writable("--out", path)
     if page.is_file() and _OURS not in page.read_text(errors="replace"):
         raise BadOption(
             f"--out must name a folder of its own; {folder} has a README.md that no experiment wrote, "

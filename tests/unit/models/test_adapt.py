@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -210,3 +212,40 @@ def test_rows_of_a_file_are_split_and_labelled_by_the_model_itself(tmp_path):
     np.save(tmp_path / "few.npy", images[:79])
     with pytest.raises(TrainingError, match=r"at least 10 rows for each of the k = 8 .*, 80, .* got 79"):
         load_material("builtin:lenet5-mnist", str(tmp_path / "few.npy"), k=8, seed=0)
+
+
+class Answers(nn.Module):
+    """Answers by a function of the images."""
+
+    input_shape = (1, 28, 28)
+
+    def __init__(self, answer, *, trained: bool = True) -> None:
+        super().__init__()
+        self.answer = answer
+        if trained:
+            self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.answer(images.flatten(1)[:, 200:203])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            Answers(lambda pixels: pixels.softmax(1)),
+            "must answer logits to be adapted; it answers probabilities",
+        ),
+        (
+            Answers(lambda pixels: pixels[:, None]),
+            r"must answer a row of logits to each input, .*; got \[1, 3\]",
+        ),
+        (Answers(lambda pixels: pixels[:, :1]), r"of 2 classes or more; got \[1\]"),
+        (Answers(lambda pixels: pixels, trained=False), "must have parameters to fine-tune; it has none"),
+    ],
+)
+def test_models_that_cannot_be_adapted_are_refused(tmp_path, monkeypatch, model, message):
+    np.save(tmp_path / "x.npy", load_slice("mnist").images[:100])
+    monkeypatch.setitem(sys.modules, "mine", SimpleNamespace(make=lambda: model))
+    with pytest.raises(TrainingError, match=message):
+        load_material("python:mine:make", str(tmp_path / "x.npy"), k=8, seed=0)

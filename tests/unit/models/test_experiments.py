@@ -306,6 +306,12 @@ def test_quick_writes_json_to_standard_output():
         (["table1", "--full", "--split", "train"], "--full takes the whole test set, .*; got train"),
         (["coded-points", "--out", "file/x"], "--out must name a folder that can be written to; file/x: "),
         (
+            ["quick", "--out", "new", "--json", "new"],
+            "--json must not be the file of --out, or a folder of it; got new",
+        ),
+        (["quick", "--out", "new", "--json", "new/README.md"], "--json must not be the file of --out.*"),
+        (["quick", "--out", "new/x", "--json", "new"], "--json must not be the file of --out.*"),
+        (
             ["coded-points", "--out", "mine"],
             "--out must name a folder of its own; mine has a README.md that no .*",
         ),

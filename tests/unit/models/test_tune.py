@@ -252,7 +252,7 @@ def test_bad_files_are_one_message(tmp_path) -> None:
         zipped[position] ^= 0x5A
     (tmp_path / "zip.npz").write_bytes(zipped)
     for name, message in {
-        "nan.npy": "must be finite; row 5",
+        "nan.npy": "must be finite in single precision; row 5",
         "whole.npy": "floating-point numbers.*int64",
         "flat.npy": r"shape \(rows, \.\.\.\), got \[241\]",
         "empty.npy": r"got \[0, 1\]",

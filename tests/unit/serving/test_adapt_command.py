@@ -74,6 +74,8 @@ def test_the_checkpoint_goes_when_the_weights_are_there(monkeypatch):
 @pytest.fixture
 def bad_files():
     Path("file").touch()
+    Path("there.safetensors").touch()
+    Path("c.log.json").write_text("scheme: {kind: letcc}")
     Path("folder.safetensors").mkdir()
     weights = load_model("builtin:lenet5-mnist").module.state_dict()
     safetensors.torch.save_file(weights, "own.safetensors")
@@ -87,10 +89,14 @@ def bad_files():
     [
         (["--out", "folder.safetensors"], "--out must name a file; folder.safetensors is a folder"),
         (["--inputs", "x.checkpoint", "--out", "x.safetensors"], "--out must not be the file of --inputs"),
+        (["--config", "c.log.json", "--out", "c.safetensors"], "--out must not be the file of --config"),
+        (["--out", "there.safetensors"], "--out must name a new file; there is a there.safetensors already"),
+        (["--out", "caf\udce9.safetensors"], "--out must be a name in UTF-8"),
+        (["-s", "model.source=torchscript:m.pt?input_shape=1,28,28"], "model.source must take weights=FILE"),
         (["--out", "file/w.safetensors"], "--out must name a file that can be written; file/w.safetensors: "),
         (
             ["-s", "model.source=builtin:lenet5-mnist?weights=own.safetensors", "--out", "own.safetensors"],
-            "--out must not be the file of model.source, or a folder of it; got own.safetensors",
+            "--out must not be the file of the weights of model.source, or a folder of it; got own.safetensors",
         ),
         (["-s", "model.source=builtin:lenet5-mnist?weights=nan.safetensors"], "weights must be finite; "),
         (["-s", "model.source=builtin:lenet5-mnist?weights=."], "weights must be a file; . is none"),

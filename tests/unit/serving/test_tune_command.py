@@ -89,6 +89,10 @@ def test_without_out_or_write_nothing_is_written(tmp_path: Path) -> None:
         ),
         (["--json", "there.yaml/x"], "--json must name a file that can be written; there.yaml/x: "),
         (["--out", "a", "--json", "a/b"], "--json must not be the file of --out, or a folder of it; got a/b"),
+        (
+            ["--set", "model.source=torchscript:few.npy?input_shape=1,28,28", "--json", "few.npy"],
+            "--json must not be the file of model.source",
+        ),
         (["--json", "."], "--json must name a file; . is a folder"),
         (["--config", "there.yaml", "--json", "there.yaml"], "--json must not be the file of --config"),
         (["--inputs", "few.npy", "--json", "./few.npy"], "--json must not be the file of --inputs"),

@@ -1,4 +1,4 @@
-"""An exact code refuses models that it would answer wrongly for."""
+"""Models that would be answered for wrongly, or not at all, are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from coding.lagrange import LagrangeParams
 from serving.errors import ConfigError
-from serving.exactness import require_polynomial
+from serving.model_checks import random_rows, require_finite, require_polynomial
 from serving.types import InferRequest, InferResponse, ModelMetadata, NamedTensor, TensorSpec
 
 RANDOM = np.random.default_rng(0)
@@ -89,3 +89,21 @@ async def test_others_are_refused_with_the_reason(params, model) -> None:
 
 async def test_half_precision_is_no_reason_to_refuse() -> None:
     await require_polynomial(LagrangeParams(k=4, n=5), metadata("FP16"), Replica(affine))
+
+
+@pytest.mark.parametrize("datatype", ["FP16", "FP32", "FP64", "INT64"])
+def test_random_rows_fit_the_input_and_are_the_same_each_time(datatype) -> None:
+    one, other = (random_rows(metadata(datatype), 5, "uniform") for _ in range(2))
+    assert one.shape == (5, 2, 3)
+    np.testing.assert_array_equal(one, other)
+    assert one.any() == (datatype != "INT64")
+
+
+async def test_a_model_that_answers_no_numbers_is_refused() -> None:
+    await require_finite(metadata("FP32"), Replica(affine))
+    # Such as one that standardises each row: zeros would tell nothing of it.
+    await require_finite(
+        metadata("FP32"), Replica(lambda rows: affine(rows / rows.std(axis=1, keepdims=True)))
+    )
+    with pytest.raises(ConfigError, match="'m' must answer finite numbers; "):
+        await require_finite(metadata("FP32"), Replica(lambda rows: affine(rows) * np.nan))

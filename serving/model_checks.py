@@ -1,8 +1,8 @@
-"""Whether a model is what an exact code takes it for."""
+"""Whether a model is what the configuration takes it for, by its answers to random rows."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,44 @@ TOLERANCE = 0.02
 _SEED = 0
 
 
+def random_rows(metadata: ModelMetadata, count: int, kind: Literal["uniform", "normal"]) -> NDArray[Any]:
+    """Rows for a model's input, the same each time: between 0 and 1, or normal; all 0 where it takes whole numbers.
+
+    Args:
+        metadata: the model's, with a fixed item shape of its input.
+        count: how many.
+        kind: which.
+    """
+    model_input = metadata.inputs[0]
+    dtype, shape = DATATYPES[model_input.datatype].dtype, (count, *model_input.item_shape)
+    if not np.issubdtype(dtype, np.floating):
+        return np.zeros(shape, dtype)
+    random = np.random.default_rng(_SEED)
+    rows = random.random(shape) if kind == "uniform" else random.normal(size=shape)
+    return rows.astype(dtype)
+
+
+async def require_finite(metadata: ModelMetadata, replica: Transport) -> None:
+    """Make sure that the model answers numbers, for with other answers no request could ever be served.
+
+    Raises:
+        ConfigError: its answer to a random row is not finite.
+        TransportError: the replica does not answer.
+    """
+    outputs = await _ask(replica, metadata, random_rows(metadata, 1, "uniform"))
+    if np.issubdtype(outputs.dtype, np.floating) and not np.isfinite(outputs).all():
+        raise ConfigError(
+            f"model {metadata.name!r} must answer finite numbers; its answer to random values between 0 and 1 is not "
+            "finite: look at its weights"
+        )
+
+
+async def _ask(replica: Transport, metadata: ModelMetadata, rows: NDArray[Any]) -> NDArray[Any]:
+    model_input = metadata.inputs[0]
+    tensor = NamedTensor(model_input.name, model_input.datatype, np.ascontiguousarray(rows))
+    return (await replica.infer(InferRequest(inputs=(tensor,), binary_output=True))).outputs[0].data
+
+
 async def require_polynomial(params: LagrangeParams, metadata: ModelMetadata, replica: Transport) -> None:
     """Make sure that decoded answers are the model's own: ask a replica for two random groups, plain and coded.
 
@@ -33,23 +71,17 @@ async def require_polynomial(params: LagrangeParams, metadata: ModelMetadata, re
     """
     if params.k == 1:
         return
-    model_input = metadata.inputs[0]
-    random = np.random.default_rng(_SEED)
-    shape = (1, params.k, *model_input.item_shape)
-    groups = np.concatenate([random.random(shape), random.normal(size=shape)])
-    queries = groups.astype(DATATYPES[model_input.datatype].dtype)
+    groups = [random_rows(metadata, params.k, kind) for kind in ("uniform", "normal")]
+    queries = np.stack(groups)
     scheme = params.build(params.k)
     payloads = scheme.encode(queries)
     # Coded answers first: with all the plain ones there would be nothing to decode.
     coded_first = sorted(scheme.tasks, key=lambda task: len(task.exact))
     arrivals = [task.index for task in coded_first[: params.wait_for]]
     rows = np.concatenate([queries, payloads[arrivals].swapaxes(0, 1)], axis=1)
-    request = NamedTensor(
-        model_input.name, model_input.datatype, np.ascontiguousarray(rows.reshape(-1, *rows.shape[2:]))
-    )
-    reply = await replica.infer(InferRequest(inputs=(request,), binary_output=True))
+    outputs = await _ask(replica, metadata, rows.reshape(-1, *rows.shape[2:]))
     domain = OutputDomain(params.output_domain)
-    answers = domain.to_coding(reply.outputs[0].data).reshape(2, params.k + len(arrivals), -1)
+    answers = domain.to_coding(outputs).reshape(2, params.k + len(arrivals), -1)
     own, coded = answers[:, : params.k], answers[:, params.k :]
     decoded = scheme.decode({task: coded[:, position] for position, task in enumerate(arrivals)})
     off = _largest_share(own, decoded.outputs.swapaxes(0, 1), centred=domain is not OutputDomain.AS_IS)
