@@ -56,6 +56,28 @@ def require_non_negative(name: str, value: object) -> None:
         raise BadParameter(f"{name} must be finite and at least 0, got {value}")
 
 
+def require_positive(name: str, value: object) -> None:
+    """Refuse what is not a finite number above 0.
+
+    Raises:
+        BadParameter: the rule is broken.
+    """
+    require_non_negative(name, value)
+    if value == 0:
+        raise BadParameter(f"{name} must be above 0, got {value}")
+
+
+def require_hedging(percentile: float | None, budget: float) -> None:
+    """Refuse what is no rule for when to hedge, and how often.
+
+    Raises:
+        BadParameter: a rule is broken.
+    """
+    require_non_negative("budget", budget)
+    if percentile is not None and not 0.0 < percentile < 100.0:
+        raise BadParameter(f"percentile must be above 0 and below 100, got {percentile}")
+
+
 def require_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse what is not one of `choices`.
 

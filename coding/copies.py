@@ -11,6 +11,7 @@ import numpy as np
 
 from coding.checks import (
     require_choice,
+    require_hedging,
     require_integer,
     require_non_negative,
     require_one_shape,
@@ -199,9 +200,7 @@ class HedgedParams(CopyParams):
         CopyParams.__post_init__(self)
         require_integer("copies", self.copies, 1)
         require_non_negative("delay_ms", self.delay_ms)
-        require_non_negative("budget", self.budget)
-        if self.percentile is not None and not 0.0 < self.percentile < 100.0:
-            raise BadParameter(f"percentile must be above 0 and below 100, got {self.percentile}")
+        require_hedging(self.percentile, self.budget)
 
     def _numbers(self) -> tuple[int, float]:
         return self.copies, self.delay_ms / 1000.0

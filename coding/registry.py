@@ -9,10 +9,17 @@ from typing import TypeAlias
 from coding.berrut import BerrutParams
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
 from coding.lagrange import LagrangeParams
+from coding.layered import LayeredParams
 from coding.letcc import LetccParams
 
 AnySchemeParams: TypeAlias = (
-    NoneParams | ReplicationParams | HedgedParams | BerrutParams | LetccParams | LagrangeParams
+    NoneParams
+    | ReplicationParams
+    | HedgedParams
+    | BerrutParams
+    | LetccParams
+    | LagrangeParams
+    | LayeredParams
 )
 """The parameters of any scheme; `kind` tells them apart."""
 
@@ -24,6 +31,7 @@ PARAMS_BY_KIND: Mapping[str, type[AnySchemeParams]] = MappingProxyType(
         "berrut": BerrutParams,
         "letcc": LetccParams,
         "lagrange": LagrangeParams,
+        "layered": LayeredParams,
     }
 )
 """`scheme.kind` of the configuration to the class of its parameters."""

@@ -25,7 +25,7 @@ from serving.errors import (
 )
 from serving.grouping import Group
 from serving.observe import Observer
-from serving.replicas import ReplicaSet, Seat
+from serving.replicas import Replica, ReplicaSet, Seat
 from serving.types import Answer, ModelMetadata, Obtained, Provenance, Query
 
 Resolve: TypeAlias = Callable[[Query, "Answer | ServingError"], None]
@@ -42,6 +42,8 @@ class Stages:
         metadata: the served model.
         observer: told what happens.
         reserve_s: kept back from each deadline for decoding and sending the answer.
+        objective_s: how long after a group was sent exact answers are waited for, where others could be had; None
+            for not at all.
     """
 
     replicas: ReplicaSet
@@ -50,6 +52,7 @@ class Stages:
     metadata: ModelMetadata
     observer: Observer
     reserve_s: float
+    objective_s: float | None = None
 
 
 class Batch:
@@ -67,9 +70,10 @@ class Batch:
         self._scheme = scheme
         self._stages = stages
         self._resolve = resolve
-        self._collectors = [Collector(scheme) for _ in groups]
+        patient = stages.objective_s is not None
+        self._collectors = [Collector(scheme, patient=patient) for _ in groups]
         self._arrivals: list[dict[int, NDArray[Any]]] = [{} for _ in groups]
-        self._seats: list[tuple[Seat, ...]] = []
+        self._asked: list[dict[int, Replica]] = [{} for _ in groups]
         self._flight: Flight | None = None
         self._errors: list[list[TransportError]] = [[] for _ in groups]
         self._checked: set[int] = set()
@@ -79,14 +83,19 @@ class Batch:
         loop = asyncio.get_running_loop()
         payloads = self._encode()
         tasks = self._scheme.tasks
-        ranks = [task.rank for task in tasks]
+        prompt = [task for task in tasks if task.delay_s == 0]
+        ranks = [task.rank for task in prompt]
         coded = self._scheme.k > 1
-        self._seats = [self._stages.replicas.place(ranks, shuffled=coded) for _ in self._groups]
-        flight = self._stages.dispatcher.flight(payloads, self._seats, tasks, self._stages.metadata, self)
+        placement = [self._stages.replicas.place(ranks, shuffled=coded) for _ in self._groups]
+        for asked, seats in zip(self._asked, placement, strict=True):
+            asked.update((task.index, seat.replica) for task, seat in zip(prompt, seats, strict=True))
+        flight = self._stages.dispatcher.flight(payloads, placement, tasks, self._stages.metadata, self)
         self._flight = flight
-        self._erase_unusable()
+        self._erase_unusable(placement, prompt)
         deadlines = {query.deadline for group in self._groups for query in group.queries}
         timers = [loop.call_at(when - self._stages.reserve_s, self._expire, when) for when in deadlines]
+        if self._stages.objective_s is not None:
+            timers.append(loop.call_later(self._stages.objective_s, self._end_patience))
         try:
             await flight.run()
         finally:
@@ -105,16 +114,17 @@ class Batch:
             if slots:
                 self._obey(position, self._collectors[position].on_withdrawn(slots))
 
-    def task_started(self, member: Member) -> None:
+    def task_sent(self, member: Member, replica: Replica) -> None:
         """A delayed task was sent."""
         position, task = member
+        self._asked[position][task] = replica
         self._collectors[position].on_started(task)
 
     def task_arrived(self, member: Member, output: NDArray[Any]) -> None:
         """One row came back; one that is not finite counts as a failure of this task only."""
         position, task = member
         if self._groups[position].reason != "raw" and not np.isfinite(output).all():
-            name = self._seats[position][task].replica.name
+            name = self._asked[position][task].name
             self.tasks_failed([member], NotFiniteAnswer(f"{name} answered a value that is not finite"))
             return
         self._arrivals[position][task] = self._stages.domain.to_coding(output[np.newaxis])
@@ -137,11 +147,15 @@ class Batch:
         self._stages.observer.stage_done("encode", perf_counter() - started)
         return payloads
 
-    def _erase_unusable(self) -> None:
-        for position, seats in enumerate(self._seats):
-            erased = [task for task, seat in enumerate(seats) if not seat.usable]
+    def _erase_unusable(self, placement: Sequence[Sequence[Seat]], prompt: Sequence[TaskSpec]) -> None:
+        for position, seats in enumerate(placement):
+            erased = [task.index for task, seat in zip(prompt, seats, strict=True) if not seat.usable]
             if erased:
                 self._obey(position, self._collectors[position].on_failure(erased))
+
+    def _end_patience(self) -> None:
+        for position, collector in enumerate(self._collectors):
+            self._obey(position, collector.on_objective())
 
     def _expire(self, deadline: float) -> None:
         for position, group in enumerate(self._groups):
@@ -164,7 +178,7 @@ class Batch:
         arrivals = self._arrivals[position]
         decoded = self._scheme.decode(arrivals, progress.answer)
         outputs = self._stages.domain.to_client(decoded.outputs)
-        missing = self._names(position, set(range(len(self._scheme.tasks))) - arrivals.keys())
+        missing = self._names(position, self._asked[position].keys() - arrivals.keys())
         wrong = self._check(position, decoded.wrong)
         tasks = self._scheme.tasks
         believed = [tasks[task] for task in sorted(arrivals) if task not in wrong]
@@ -195,16 +209,16 @@ class Batch:
         (wrong,) = found
         if position not in self._checked:
             self._checked.add(position)
-            seats = self._seats[position]
+            asked = self._asked[position]
             self._stages.replicas.arrivals_checked(
-                right=[seats[task].replica for task in self._arrivals[position] if task not in wrong],
-                wrong=[seats[task].replica for task in sorted(wrong)],
+                right=[asked[task] for task in self._arrivals[position] if task not in wrong],
+                wrong=[asked[task] for task in sorted(wrong)],
             )
         return wrong
 
     def _names(self, position: int, tasks: Iterable[int]) -> tuple[str, ...]:
         """The replicas of these tasks, in the order of the ring."""
-        replicas = [self._seats[position][task].replica for task in tasks]
+        replicas = {self._asked[position][task] for task in tasks}
         return tuple(replica.name for replica in sorted(replicas, key=lambda replica: replica.number))
 
     def _obtained(self, slot: int, own: Sequence[TaskSpec]) -> Obtained:
@@ -236,4 +250,4 @@ class Batch:
         return TooFewReplicas(f"too many replicas failed: {self._tally(position)}{detail}", retry_after_s=1.0)
 
     def _tally(self, position: int) -> str:
-        return f"{len(self._arrivals[position])} of {len(self._scheme.tasks)} replicas had answered"
+        return f"{len(self._arrivals[position])} of {len(self._asked[position])} replicas had answered"

@@ -38,10 +38,17 @@ _WAIT = Progress()
 
 
 class Collector:
-    """State of one group from its first task to its last answer."""
+    """State of one group from its first task to its last answer.
 
-    def __init__(self, scheme: Scheme) -> None:
+    Args:
+        scheme: the group's.
+        patient: before `on_objective`, answer a slot only by an arrival that is exact for it, as long as one may come.
+    """
+
+    def __init__(self, scheme: Scheme, *, patient: bool = False) -> None:
         self._scheme = scheme
+        self._patient = patient
+        self._exact = {task.index: task.exact for task in scheme.tasks}
         self._serves = {task.index: task.serves for task in scheme.tasks}
         self._delayed = {task.index for task in scheme.tasks if task.delay_s > 0}
         self._outstanding = set(self._serves)
@@ -73,7 +80,7 @@ class Collector:
             return Progress()
         self._outstanding.discard(task)
         self._arrived.add(task)
-        if self._outstanding and not self._open & self._scheme.answerable(self._arrived):
+        if self._outstanding and not self._open & self._answerable():
             # An arrival makes nothing hopeless and nothing useless: the common case, and quick.
             return _WAIT
         return self._review()
@@ -89,6 +96,11 @@ class Collector:
         answer = due & self._scheme.answerable(self._arrived, at_deadline=True)
         return self._close(answer=answer, degraded=answer, fail=due - answer)
 
+    def on_objective(self) -> Progress:
+        """No more patience: from now on slots are answered as soon as the scheme can."""
+        self._patient = False
+        return self._review()
+
     def on_withdrawn(self, slots: Iterable[int]) -> Progress:
         """The callers of these slots left; their siblings' answers do not change."""
         self._open.difference_update(slots)
@@ -96,14 +108,25 @@ class Collector:
 
     def _review(self) -> Progress:
         """What follows from the arrivals and failures so far."""
-        wanted = self._scheme.answerable(self._arrived)
-        answer = self._open & wanted
+        answer = self._open & self._answerable()
         rest = self._open - answer
         degraded: set[int] = set()
         if rest and not self._outstanding:
             degraded = rest & self._scheme.answerable(self._arrived, at_deadline=True)
         reachable = self._scheme.answerable(self._arrived | self._outstanding, at_deadline=True)
         return self._close(answer=answer | degraded, degraded=degraded, fail=rest - degraded - reachable)
+
+    def _answerable(self) -> frozenset[int]:
+        """What may be answered now from the arrivals."""
+        answerable = self._scheme.answerable(self._arrived)
+        if not self._patient or not answerable:
+            return answerable
+        worth_waiting_for = self._exactly(self._outstanding) - self._exactly(self._arrived)
+        return answerable - worth_waiting_for
+
+    def _exactly(self, tasks: Iterable[int]) -> frozenset[int]:
+        """The slots of which these tasks' arrivals are the answer."""
+        return _NOTHING.union(*(self._exact[task] for task in tasks))
 
     def _close(
         self, answer: Iterable[int] = (), degraded: Iterable[int] = (), fail: Iterable[int] = ()
@@ -115,12 +138,11 @@ class Collector:
         return Progress(answered, frozenset(degraded), failed, self._overdue(), useless)
 
     def _overdue(self) -> frozenset[int]:
-        """Delayed tasks to start early: every task already started for one of their slots has failed."""
+        """Delayed tasks to start early: every task already started that is exact for one of their slots has failed."""
         pending = self._delayed & self._outstanding
         if not pending:
             return _NOTHING
-        running = (self._outstanding - self._delayed) | self._arrived
-        served = frozenset().union(*(self._serves[task] for task in running))
-        early = frozenset(task for task in pending if (self._serves[task] & self._open) - served)
+        served = self._exactly((self._outstanding - self._delayed) | self._arrived)
+        early = frozenset(task for task in pending if (self._exact[task] & self._open) - served)
         self._delayed -= early
         return early

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import structlog
 
 from coding.copies import HedgedParams
 from coding.lagrange import LagrangeParams
+from coding.layered import LayeredParams
 from coding.ordering import nearest_order
 from coding.output_domain import OutputDomain
 from serving.batch import Stages
@@ -156,7 +158,7 @@ class Engine:
         nearest = getattr(scheme, "order", "none") == "nearest"
         hedging = (
             Hedging(scheme.delay_ms / 1000, scheme.percentile, scheme.budget)
-            if isinstance(scheme, HedgedParams)
+            if isinstance(scheme, HedgedParams | LayeredParams)
             else None
         )
         return Pipeline(
@@ -169,6 +171,7 @@ class Engine:
                 metadata=metadata,
                 observer=self.metrics,
                 reserve_s=settings.deadline_reserve_ms / 1000,
+                objective_s=scheme.objective_ms / 1000 if isinstance(scheme, LayeredParams) else None,
             ),
         )
 
@@ -216,7 +219,10 @@ def check_counts(settings: Settings, replicas: int) -> None:
     Raises:
         ConfigError: there are fewer replicas than tasks.
     """
-    tasks = len(settings.scheme.build(settings.scheme.k).tasks)
+    every = settings.scheme.build(settings.scheme.k).tasks
+    # Copies with a delay go to whoever is free, but to nobody twice.
+    copies = Counter(slot for task in every for slot in task.exact)
+    tasks = max(sum(task.delay_s == 0 for task in every), *copies.values(), 0)
     if tasks > replicas:
         what = "copies" if hasattr(settings.scheme, "copies") else "n"
         key = (

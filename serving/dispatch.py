@@ -1,13 +1,15 @@
 """The dispatcher: sends a batch's upstream calls and cancels them. It obeys and decides nothing.
 
 Groups that were formed together share upstream calls: each replica gets one call that carries its row of every
-group (a call of its own for tasks with a delay). A call is cancelled when no group wants its rows any more.
+group. Tasks with a delay are copies of rows that may be late: those of one call wait together, and when they are due
+they go to whichever other replica has the least to do. A call is cancelled when no group wants its rows any more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -27,8 +29,8 @@ Member: TypeAlias = tuple[int, int]
 class Sink(Protocol):
     """Receives what becomes of a batch's tasks; its methods run on the event loop and never block."""
 
-    def task_started(self, member: Member) -> None:
-        """The task's delay passed and it was sent."""
+    def task_sent(self, member: Member, replica: Replica) -> None:
+        """A task with a delay was sent, because it was due or wanted at once, and to whom."""
 
     def task_arrived(self, member: Member, output: NDArray[Any]) -> None:
         """The task's answer; one row."""
@@ -39,8 +41,17 @@ class Sink(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    replica: Replica
-    delay_s: float
+    """One upstream call.
+
+    Attributes:
+        replica: where it goes; None for a call with a delay, until it is sent.
+        delay_s: the delay, 0 for none.
+        asked: the replicas that have been sent the same rows, shared with the calls that copy this one.
+    """
+
+    replica: Replica | None
+    delay_s: float = 0.0
+    asked: list[Replica] = field(default_factory=list)
     members: list[Member] = field(default_factory=list)
     rank: int = 0
     wanted: set[Member] = field(default_factory=set)
@@ -48,6 +59,11 @@ class _Call:
     task: asyncio.Task[None] | None = None
     sent: bool = False
     end: asyncio.TimerHandle | None = None
+
+    def add(self, position: int, task: TaskSpec) -> None:
+        """Carry a group's task too."""
+        self.members.append((position, task.index))
+        self.rank += task.rank
 
 
 class Dispatcher:
@@ -85,24 +101,26 @@ class Dispatcher:
 
         Args:
             payloads: shape (n, g, ...), one row per task and group, in the datatype of the model's input.
-            placement: for each of the g groups, the seat of each of its n tasks; those at unusable
-                replicas are not sent.
+            placement: for each of the g groups, the seat of each of its tasks without a delay, in their order; those
+                at unusable replicas are not sent.
             tasks: the scheme's tasks: when each is sent, and in which order.
             metadata: names and shapes of the model's input and output.
             sink: receives the events.
         """
-        calls: dict[tuple[int, float], _Call] = {}
-        late_s = self._hedging.delay_s if self._hedging else None
+        calls: dict[object, _Call] = {}
+        prompt = [task for task in tasks if task.delay_s == 0]
+        delayed = [task for task in tasks if task.delay_s > 0]
         for position, seats in enumerate(placement):
-            for task, seat in zip(tasks, seats, strict=True):
+            first: dict[int, _Call] = {}
+            for task, seat in zip(prompt, seats, strict=True):
                 if seat.usable:
-                    delay_s = task.delay_s if late_s is None or task.delay_s == 0 else late_s
-                    key = (seat.replica.number, delay_s)
-                    call = calls.get(key)
+                    call = calls.get(seat.replica.number)
                     if call is None:
-                        call = calls[key] = _Call(seat.replica, delay_s)
-                    call.members.append((position, task.index))
-                    call.rank += task.rank
+                        call = calls[seat.replica.number] = _Call(seat.replica, asked=[seat.replica])
+                    call.add(position, task)
+                    for slot in task.exact:
+                        first.setdefault(slot, call)
+            self._add_copies(calls, position, delayed, first)
         for call in calls.values():
             call.wanted.update(call.members)
         # All are sent at once, but one after the other: those that are needed the most go first.
@@ -116,6 +134,26 @@ class Dispatcher:
             self._grace_s,
             self._hedging,
         )
+
+    def _add_copies(
+        self,
+        calls: dict[object, _Call],
+        position: int,
+        delayed: Sequence[TaskSpec],
+        first: Mapping[int, _Call],
+    ) -> None:
+        """Let the delayed tasks of a group wait beside the calls that they copy, one for each copy of such a call."""
+        late_s = self._hedging.delay_s if self._hedging else None
+        copies: Counter[frozenset[int]] = Counter()
+        for task in delayed:
+            copied = next((first[slot] for slot in task.exact if slot in first), None)
+            key = (id(copied) if copied else position, copies[task.exact])
+            copies[task.exact] += 1
+            call = calls.get(key)
+            if call is None:
+                asked = copied.asked if copied else []
+                call = calls[key] = _Call(None, task.delay_s if late_s is None else late_s, asked)
+            call.add(position, task)
 
 
 class Flight:
@@ -176,39 +214,48 @@ class Flight:
             task.cancel()
 
     async def _perform(self, call: _Call) -> None:
-        if call.delay_s > 0:
-            await self._wait(call)
+        replica = call.replica or await self._replica_when_due(call)
+        if replica is None:
+            self._sink.tasks_failed(
+                [member for member in call.members if member in call.wanted],
+                TransportError("no other replica was free for a copy"),
+            )
+            return
         started = self._clock()
         call.sent = True
-        self._started(call)
+        self._started(call, replica)
         outcome: CallOutcome = "cancelled"
         try:
-            outputs = await self._exchange(call)
+            outputs = await self._exchange(call, replica)
             outcome = "answered"
         except TransportError as error:
             outcome = "failed"
             self._sink.tasks_failed([member for member in call.members if member in call.wanted], error)
         finally:
-            self._ended(call, outcome, self._clock() - started)
+            self._ended(call, replica, outcome, self._clock() - started)
         if outcome == "answered":
             for member, output in zip(call.members, outputs, strict=True):
                 if member in call.wanted:
                     self._sink.task_arrived(member, output)
 
-    def _started(self, call: _Call) -> None:
-        self._replicas.call_started(call.replica)
+    def _started(self, call: _Call, replica: Replica) -> None:
+        self._replicas.call_started(replica)
         if self._hedging and call.delay_s == 0:
             self._hedging.on_sent(len(call.members))
 
-    def _ended(self, call: _Call, outcome: CallOutcome, seconds: float) -> None:
+    def _ended(self, call: _Call, replica: Replica, outcome: CallOutcome, seconds: float) -> None:
         if call.end is not None:
             call.end.cancel()
-        self._replicas.call_ended(call.replica, outcome, seconds)
+        self._replicas.call_ended(replica, outcome, seconds)
         if self._hedging and call.delay_s == 0:
             self._hedging.on_ended(outcome, seconds)
 
-    async def _wait(self, call: _Call) -> None:
-        """Wait until a delayed call is due, or wanted at once because others failed."""
+    async def _replica_when_due(self, call: _Call) -> Replica | None:
+        """Wait until a delayed call is due, or wanted at once because others failed; then choose where it goes.
+
+        Returns:
+            None where no replica is free that has not been sent these rows.
+        """
         try:
             async with asyncio.timeout(call.delay_s):
                 await call.start_now.wait()
@@ -216,10 +263,14 @@ class Flight:
             if self._hedging and not self._hedging.allow(len(call.wanted)):
                 # No hedge; but should the first call fail, this one is still there to take its place.
                 await call.start_now.wait()
-                return
-            call.start_now.set()
+        replica = self._replicas.least_busy(call.asked)
+        if replica is not None:
+            # Rows that have been answered meanwhile are not sent again.
+            call.members = [member for member in call.members if member in call.wanted]
+            call.asked.append(replica)
             for member in call.members:
-                self._sink.task_started(member)
+                self._sink.task_sent(member, replica)
+        return replica
 
     def _rows(self, members: Sequence[Member]) -> NDArray[Any]:
         if len(members) == 1:
@@ -229,10 +280,10 @@ class Flight:
         positions, tasks = zip(*members, strict=True)
         return np.ascontiguousarray(self._payloads[list(tasks), list(positions)])
 
-    async def _exchange(self, call: _Call) -> NDArray[Any]:
-        transport = call.replica.transport
+    async def _exchange(self, call: _Call, replica: Replica) -> NDArray[Any]:
+        transport = replica.transport
         if transport is None:
-            raise TransportError(f"{call.replica.name} went down before its call was sent")
+            raise TransportError(f"{replica.name} went down before its call was sent")
         rows = self._rows(call.members)
         request = InferRequest(
             inputs=(NamedTensor(self._input.name, self._input.datatype, rows),), binary_output=True

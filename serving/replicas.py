@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -160,6 +160,30 @@ class ReplicaSet:
         for task, index in zip(sorted(range(len(ranks)), key=ranks.__getitem__), worth, strict=True):
             dealt[task] = seats[index]
         return tuple(dealt)
+
+    def least_busy(self, others_than: Collection[Replica]) -> Replica | None:
+        """A replica for one more call: of those that may be sent work, the one with the fewest calls in hand.
+
+        Args:
+            others_than: those that must not be chosen.
+
+        Returns:
+            None where there is none.
+        """
+        now = self._clock()
+        free = [
+            replica for replica in self._ring if self._is_available(replica) and replica not in others_than
+        ]
+        chance = self._deal.permutation(len(self._ring))
+        return min(
+            free,
+            key=lambda replica: (
+                replica.in_flight,
+                replica.health.silence_s(now),
+                chance[replica.number],
+            ),
+            default=None,
+        )
 
     def _choose(self, tasks: int) -> list[Seat]:
         """The next replicas on the ring that are usable, and as many others as are needed to make up the number."""

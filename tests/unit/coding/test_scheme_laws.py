@@ -15,6 +15,7 @@ from coding.berrut import BerrutParams
 from coding.copies import HedgedParams, NoneParams, ReplicationParams
 from coding.errors import BadParameter, BadShape, NotDecodable
 from coding.lagrange import MOST_AMPLIFICATION, LagrangeParams
+from coding.layered import LayeredParams
 from coding.letcc import LetccParams
 from coding.nodes import BERRUT_NODES, SPLINE_NODES
 from coding.registry import PARAMS_BY_KIND, AnySchemeParams
@@ -57,6 +58,18 @@ PARAMS |= {
     f"letcc systematic {nodes}": st.builds(
         lambda numbers, enc, dec, nodes=nodes: LetccParams(
             lambda_enc=enc, lambda_dec=dec, nodes=nodes, systematic=True, **(numbers | {"max_wrong": 0})
+        ),
+        code_numbers(),
+        Lambda,
+        Lambda,
+    )
+    for nodes in SPLINE_NODES
+}
+
+PARAMS |= {
+    f"layered {nodes}": st.builds(
+        lambda numbers, enc, dec, nodes=nodes: LayeredParams(
+            lambda_enc=enc, lambda_dec=dec, nodes=nodes, **(numbers | {"max_wrong": 0})
         ),
         code_numbers(),
         Lambda,

@@ -112,6 +112,7 @@ async def stack(
     replicas: LocalReplicas | None = None,
     grace_s: float = 0.0,
     hedging: Hedging | None = None,
+    objective_s: float | None = None,
 ) -> AsyncIterator[Stack]:
     """A pipeline over one scripted replica per script, all of them up."""
     loop = asyncio.get_running_loop()
@@ -121,7 +122,7 @@ async def stack(
     transports = [ScriptedTransport(script, METADATA) for script in scripts]
     former = GroupFormer(params.k, grouping or GroupingSettings())
     dispatcher = Dispatcher(replica_set, grace_s, loop.time, hedging)
-    stages = Stages(replica_set, dispatcher, OutputDomain.AS_IS, METADATA, metrics, reserve_s=0.02)
+    stages = Stages(replica_set, dispatcher, OutputDomain.AS_IS, METADATA, metrics, 0.02, objective_s)
     pipeline = Pipeline(params, former, stages)
     for number, transport in enumerate(transports):
         replica_set.attach(number, transport)
