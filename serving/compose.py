@@ -26,7 +26,7 @@ from serving.metrics import PrometheusObserver
 from serving.model_checks import random_rows, require_finite, require_polynomial
 from serving.pipeline import Pipeline
 from serving.replicas import ReplicaSet
-from serving.service import CodedService, check_servable
+from serving.service import CodedService, check_servable, default_output
 from serving.supervisor import Supervisor
 from serving.transport.http_v2 import HttpV2Transport
 from serving.types import ModelMetadata
@@ -173,6 +173,7 @@ class Engine:
                 reserve_s=settings.deadline_reserve_ms / 1000,
                 objective_s=scheme.objective_ms / 1000 if isinstance(scheme, LayeredParams) else None,
             ),
+            default_output(metadata, settings),
         )
 
     async def _check_model(self, metadata: ModelMetadata) -> None:

@@ -8,6 +8,7 @@ future is resolved.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ from numpy.typing import NDArray
 
 from coding.scheme import SchemeParams, fewest_arrivals
 from serving.batch import Batch, Stages
-from serving.errors import DeadlineExceeded, Draining, ServingError
+from serving.errors import DeadlineExceeded, Draining, ServingError, TooFewReplicas
 from serving.grouping import Group, GroupFormer
-from serving.types import Answer, Query
+from serving.types import Answer, Provenance, Query
 
 _log = structlog.get_logger(__name__)
 
@@ -41,9 +42,18 @@ class Pipeline:
         params: the scheme's parameters; a group of any size gets its own scheme from them.
         former: forms the groups.
         stages: what a batch needs to run.
+        default: the output that a row gets which cannot be answered, in the item shape of the model's output; None
+            gives it its error.
     """
 
-    def __init__(self, params: SchemeParams, former: GroupFormer, stages: Stages) -> None:
+    def __init__(
+        self,
+        params: SchemeParams,
+        former: GroupFormer,
+        stages: Stages,
+        default: NDArray[Any] | None = None,
+    ) -> None:
+        self._default = default
         self._params = params
         self._former = former
         self._stages = stages
@@ -91,10 +101,12 @@ class Pipeline:
         self._waiting.update((query, (pending, index)) for index, query in enumerate(queries))
         self._wake.set()
         try:
-            async with asyncio.timeout_at(deadline):
-                return await pending.future
-        except TimeoutError as error:
-            raise DeadlineExceeded("the deadline passed before enough replicas had answered") from error
+            await asyncio.wait({pending.future}, timeout=max(0.0, deadline - self._loop.time()))
+            if not pending.future.done():
+                late = DeadlineExceeded("the deadline passed before enough replicas had answered")
+                for query in queries:
+                    self._resolve(query, late)
+            return pending.future.result()
         finally:
             self._leave(queries)
 
@@ -168,6 +180,9 @@ class Pipeline:
         pending, index = self._waiting.pop(query, (None, 0))
         if pending is None or pending.future.done():
             return
+        if self._default is not None and isinstance(result, DeadlineExceeded | TooFewReplicas):
+            how = Provenance("default", replicas_used=0, degraded=True, error_estimate=math.nan)
+            result = Answer(self._default, how)
         if isinstance(result, ServingError):
             pending.future.set_exception(result)
             return

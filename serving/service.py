@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,3 +178,22 @@ def check_servable(metadata: ModelMetadata, settings: Settings) -> None:
             f"scheme.output_domain {scheme.output_domain} needs floating-point scores of at least 2 classes, but "
             f"{model} answers {model_output.datatype} {list(model_output.shape)}; set scheme.output_domain: as_is"
         )
+    default_output(metadata, settings)
+
+
+def default_output(metadata: ModelMetadata, settings: Settings) -> NDArray[Any] | None:
+    """The configured answer in the shape and datatype of one row of the model's output; None where there is none.
+
+    Raises:
+        ConfigError: it does not fit.
+    """
+    values, output = settings.default_answer, metadata.outputs[0]
+    if values is None:
+        return None
+    shape = output.item_shape
+    if min(shape, default=1) < 0 or math.prod(shape) != len(values):
+        raise ConfigError(
+            f"default_answer must have one value for each of a row's outputs, shape {list(shape)} of model "
+            f"{metadata.name!r}; got {len(values)}"
+        )
+    return np.array(values).reshape(shape).astype(DATATYPES[output.datatype].dtype)

@@ -16,8 +16,8 @@ NO_PARAMETERS: Mapping[str, Parameter] = MappingProxyType({})
 CallOutcome: TypeAlias = Literal["answered", "failed", "cancelled"]
 """How an upstream call ended."""
 
-Obtained: TypeAlias = Literal["direct", "replicated", "hedged", "decoded"]
-"""How an answer came about: from its own replica, from the first of several copies, or decoded."""
+Obtained: TypeAlias = Literal["direct", "replicated", "hedged", "decoded", "default"]
+"""How an answer came about: from its own replica, from the first of several copies, decoded, or configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Provenance:
     """How one row's answer was obtained.
 
     Attributes:
-        obtained: own replica, first copy, hedge or decoded.
+        obtained: own replica, first copy, hedge, decoded, or the configured default.
         replicas_used: number of replicas whose answers went into it.
         missing: names of the replicas that were asked and had not answered.
         wrong: names of the replicas whose answers were found wrong and left out.

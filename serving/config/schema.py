@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -155,4 +156,15 @@ class Settings(_Section):
     """End to end, from the arrival of a request to its answer; a request may ask for less or more in `timeout`."""
     deadline_reserve_ms: float = Field(default=25.0, ge=0)
     """Kept back from the deadline for decoding and sending, so that the answer is there in time."""
+    default_answer: tuple[float, ...] | None = None
+    """What a row gets that cannot be answered in time, or because too many replicas failed: the values of one row of
+    the output, such as the shares of the classes. The reply says `obtained: default`. null answers 504 or 503."""
     log: LogSettings = LogSettings()
+
+    @field_validator("default_answer")
+    @classmethod
+    def _finite(cls, answer: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        for value in answer or ():
+            if not isfinite(value):
+                raise ValueError(f"every value must be finite, got {value}")
+        return answer

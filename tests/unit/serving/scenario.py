@@ -113,6 +113,7 @@ async def stack(
     grace_s: float = 0.0,
     hedging: Hedging | None = None,
     objective_s: float | None = None,
+    default: float | None = None,
 ) -> AsyncIterator[Stack]:
     """A pipeline over one scripted replica per script, all of them up."""
     loop = asyncio.get_running_loop()
@@ -123,7 +124,8 @@ async def stack(
     former = GroupFormer(params.k, grouping or GroupingSettings())
     dispatcher = Dispatcher(replica_set, grace_s, loop.time, hedging)
     stages = Stages(replica_set, dispatcher, OutputDomain.AS_IS, METADATA, metrics, 0.02, objective_s)
-    pipeline = Pipeline(params, former, stages)
+    answer = None if default is None else np.full(WIDTH, default, np.float32)
+    pipeline = Pipeline(params, former, stages, answer)
     for number, transport in enumerate(transports):
         replica_set.attach(number, transport)
     running = [asyncio.create_task(replica_set.run()), asyncio.create_task(pipeline.run())]
