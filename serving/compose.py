@@ -24,6 +24,7 @@ from serving.hedging import Hedging
 from serving.listen import KEEP_ALIVE_S
 from serving.metrics import PrometheusObserver
 from serving.model_checks import random_rows, require_finite, require_polynomial
+from serving.observe import Observer
 from serving.pipeline import Pipeline
 from serving.replicas import ReplicaSet
 from serving.service import CodedService, check_servable, default_output
@@ -75,7 +76,7 @@ class Engine:
             async with self._reachable():
                 metadata = await self._first_metadata()
                 check_servable(metadata, self._settings)
-                pipeline = self._pipeline(metadata)
+                pipeline = build_pipeline(self._settings, self.replicas, metadata, self.metrics)
                 self.metrics.watch_pending(lambda: pipeline.pending)
                 async with asyncio.TaskGroup() as inner:
                     inner.create_task(pipeline.run())
@@ -149,33 +150,6 @@ class Engine:
                 _log.warning("metadata_failed", error=str(error))
             await asyncio.sleep(RETRY_S)
 
-    def _pipeline(self, metadata: ModelMetadata) -> Pipeline:
-        settings = self._settings
-        replicas = settings.replicas
-        drains = replicas.straggler_policy == "drain"
-        grace_ms = replicas.drain_timeout_ms if drains else replicas.cancel_grace_ms
-        scheme = settings.scheme
-        nearest = getattr(scheme, "order", "none") == "nearest"
-        hedging = (
-            Hedging(scheme.delay_ms / 1000, scheme.percentile, scheme.budget)
-            if isinstance(scheme, HedgedParams | LayeredParams)
-            else None
-        )
-        return Pipeline(
-            settings.scheme,
-            GroupFormer(settings.scheme.k, settings.grouping, nearest_order if nearest else keep_order),
-            Stages(
-                replicas=self.replicas,
-                dispatcher=Dispatcher(self.replicas, grace_ms / 1000, self._loop.time, hedging),
-                domain=OutputDomain(settings.scheme.output_domain),
-                metadata=metadata,
-                observer=self.metrics,
-                reserve_s=settings.deadline_reserve_ms / 1000,
-                objective_s=scheme.objective_ms / 1000 if isinstance(scheme, LayeredParams) else None,
-            ),
-            default_output(metadata, settings),
-        )
-
     async def _check_model(self, metadata: ModelMetadata) -> None:
         """Raises ConfigError where the model's answers are not what the configuration needs."""
         scheme = self._settings.scheme
@@ -204,6 +178,37 @@ class Engine:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+
+def build_pipeline(
+    settings: Settings, replicas: ReplicaSet, metadata: ModelMetadata, observer: Observer
+) -> Pipeline:
+    """The pipeline of a configuration, over replicas that serve this model. Call it inside a running event loop."""
+    policy = settings.replicas
+    drains = policy.straggler_policy == "drain"
+    grace_ms = policy.drain_timeout_ms if drains else policy.cancel_grace_ms
+    scheme = settings.scheme
+    nearest = getattr(scheme, "order", "none") == "nearest"
+    hedging = (
+        Hedging(scheme.delay_ms / 1000, scheme.percentile, scheme.budget)
+        if isinstance(scheme, HedgedParams | LayeredParams)
+        else None
+    )
+    clock = asyncio.get_running_loop().time
+    return Pipeline(
+        scheme,
+        GroupFormer(scheme.k, settings.grouping, nearest_order if nearest else keep_order),
+        Stages(
+            replicas=replicas,
+            dispatcher=Dispatcher(replicas, grace_ms / 1000, clock, hedging),
+            domain=OutputDomain(scheme.output_domain),
+            metadata=metadata,
+            observer=observer,
+            reserve_s=settings.deadline_reserve_ms / 1000,
+            objective_s=scheme.objective_ms / 1000 if isinstance(scheme, LayeredParams) else None,
+        ),
+        default_output(metadata, settings),
+    )
 
 
 def replica_names(settings: Settings) -> tuple[str, ...]:
