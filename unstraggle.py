@@ -12,6 +12,7 @@ from models.cli import data_app, train
 from models.experiments.cli import experiment_app
 from serving.adapting import adapt
 from serving.cli import config_app, replicas, serve
+from serving.planning import plan
 from serving.tuning import tune
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app.command()(replicas)
 app.command()(train)
 app.command()(tune)
 app.command()(adapt)
+app.command()(plan)
 app.add_typer(config_app, name="config")
 app.add_typer(loadtest_app, name="loadtest")
 app.add_typer(experiment_app, name="experiment")

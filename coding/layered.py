@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -119,6 +119,8 @@ class LayeredParams(SplineParams):
     def build(self, rows: int) -> Scheme:
         """The code for a group of `rows` queries (see `CodeSize.for_rows`); built once, then shared.
 
+        A query alone goes to one replica, and has its copy: it needs no code, and copies at once would be replication.
+
         Raises:
             BadParameter: rows is not between 1 and k.
         """
@@ -127,4 +129,6 @@ class LayeredParams(SplineParams):
 
 @lru_cache(maxsize=256)
 def _build(params: LayeredParams, rows: int) -> Scheme:
+    if rows == 1:
+        params = replace(params, n=params.k, wait_for=params.k, floor=None)
     return LayeredCode(spline_code(params, rows, systematic=True), params.delay_ms / 1000.0)

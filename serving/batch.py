@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -86,7 +87,10 @@ class Batch:
         prompt = [task for task in tasks if task.delay_s == 0]
         ranks = [task.rank for task in prompt]
         coded = self._scheme.k > 1
-        placement = [self._stages.replicas.place(ranks, shuffled=coded) for _ in self._groups]
+        planned: Counter[int] = Counter()
+        placement = [
+            self._stages.replicas.place(ranks, shuffled=coded, planned=planned) for _ in self._groups
+        ]
         for asked, seats in zip(self._asked, placement, strict=True):
             asked.update((task.index, seat.replica) for task, seat in zip(prompt, seats, strict=True))
         flight = self._stages.dispatcher.flight(payloads, placement, tasks, self._stages.metadata, self)

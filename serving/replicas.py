@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -131,21 +132,25 @@ class ReplicaSet:
         """A way to reach some replica that serves."""
         return next((replica.transport for replica in self._ring if replica.health.serving), None)
 
-    def place(self, ranks: Sequence[int], *, shuffled: bool = True) -> tuple[Seat, ...]:
-        """Give each task of one group a replica of its own.
+    def place(
+        self, ranks: Sequence[int], *, shuffled: bool = True, planned: Counter[int] | None = None
+    ) -> tuple[Seat, ...]:
+        """Give each task of one group a replica of its own: to those with the fewest calls in hand.
 
-        The ring is turned by one from group to group, so that work spreads evenly. Bad replicas are passed over while
-        there are enough good ones; past that they keep their places, and their tasks are erasures. The chosen
-        replicas are dealt to the tasks by rank: the bad ones take the points of the curve that the group can best
-        do without, then those that have been silent longest, and the rest in a new order each time.
+        The ring is turned by one from group to group, so that work spreads evenly among replicas that have as much to
+        do. Bad replicas are passed over while there are enough good ones; past that they keep their places, and their
+        tasks are erasures. The chosen replicas are dealt to the tasks by rank: the bad ones take the points of the
+        curve that the group can best do without, then those that have been silent longest, and the rest in a new order
+        each time.
 
         Args:
             ranks: one per task, at most as many as there are replicas; 0 is needed the most.
             shuffled: deal the rest in a new order, so that no two replicas always take neighbouring points. Copies
                 have no points: left in the order of the ring, the first copies of groups that follow each other
                 go to different replicas.
+            planned: by number of the replica, the tasks that groups to be sent together have there; added to.
         """
-        seats = self._choose(len(ranks))
+        seats = self._choose(len(ranks), Counter() if planned is None else planned)
         now = self._clock()
         chance = self._deal.permutation(len(seats)) if shuffled else range(len(seats))
         worth = sorted(
@@ -185,24 +190,19 @@ class ReplicaSet:
             default=None,
         )
 
-    def _choose(self, tasks: int) -> list[Seat]:
-        """The next replicas on the ring that are usable, and as many others as are needed to make up the number."""
+    def _choose(self, tasks: int, planned: Counter[int]) -> list[Seat]:
+        """The usable replicas with the least to do, and as many others as are needed to make up the number."""
         start, self._turn = self._turn, (self._turn + 1) % len(self._ring)
-        ring = [
-            Seat(replica, self._is_available(replica)) for replica in self._ring[start:] + self._ring[:start]
-        ]
-        spare = max(0, tasks - sum(seat.usable for seat in ring))
-        seats: list[Seat] = []
-        for seat in ring:
-            if len(seats) == tasks:
-                break
-            if seat.usable:
-                seats.append(seat)
-            elif spare:
-                spare -= 1
-                seats.append(seat)
+        ring = self._ring[start:] + self._ring[:start]
+        seats = [Seat(replica, self._is_available(replica)) for replica in ring]
+        # Sorting is stable: among those with as much to do, the ring decides.
+        seats.sort(key=lambda seat: (not seat.usable, seat.replica.in_flight + planned[seat.replica.number]))
+        chosen = seats[:tasks]
+        for seat in chosen:
+            planned[seat.replica.number] += 1
+            if not seat.usable:
                 self._observer.task_skipped(seat.replica.name)
-        return seats
+        return chosen
 
     def call_started(self, replica: Replica) -> None:
         """An upstream call goes out."""

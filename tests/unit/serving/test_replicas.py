@@ -52,6 +52,31 @@ async def test_a_silent_replica_gets_the_second_copy() -> None:
         assert seats[0].replica.name != "replica-0"
 
 
+async def test_replicas_with_less_to_do_come_first() -> None:
+    replicas = await replica_set(4)
+    busy = {seat.replica for seat in replicas.place(range(2))}
+    for replica in busy:
+        replicas.call_started(replica)
+    free = {"replica-0", "replica-1", "replica-2", "replica-3"} - {replica.name for replica in busy}
+    for _ in range(8):
+        assert set(names(replicas.place(range(2)))) == free
+        assert replicas.least_busy([]).name in free
+    one, other = free
+    chosen = replicas.least_busy([replica for replica in replicas._ring if replica.name == one])
+    assert chosen is not None
+    assert chosen.name == other
+    assert replicas.least_busy(replicas._ring) is None
+
+
+async def test_groups_that_are_sent_together_count_each_others_tasks() -> None:
+    replicas = await replica_set(6)
+    replicas.call_started(replicas.place(range(1))[0].replica)
+    planned: Counter[int] = Counter()
+    placed = [names(replicas.place(range(1), planned=planned))[0] for _ in range(5)]
+    assert len(set(placed)) == 5
+    assert "replica-0" not in placed
+
+
 async def test_small_groups_load_every_replica_alike() -> None:
     replicas = await replica_set(12)
     load = Counter(name for _ in range(120) for name in names(replicas.place(range(5))))
