@@ -91,17 +91,18 @@ class LayeredParams(SplineParams):
     kind: Literal["layered"] = "layered"
     """Each row goes to a replica of its own, and coded ones beside them: late rows are sent again, and decoded when the
     objective has passed."""
-    n: int = 10
+    n: int = 9
     """Tasks of a full group, N, each on a replica of its own; at least k. Copies of late rows go to whoever is free."""
-    wait_for: int = 8
-    """Arrivals from which rows are decoded that are late even at the objective."""
-    objective_ms: float = 250.0
+    wait_for: int = 4
+    """Arrivals from which rows are decoded that are late even at the objective. Few keep the objective at any load, and
+    more decode better."""
+    objective_ms: float = 200.0
     """What is missing so long after its group was sent is decoded, milliseconds; before that answers are exact."""
     delay_ms: float = 100.0
     """Wait before a late row is sent again, milliseconds, until enough calls have been timed."""
-    percentile: float | None = 95.0
+    percentile: float | None = 90.0
     """From then on it is sent when its call takes longer than this percentile of the latest; null keeps delay_ms."""
-    budget: float = 0.05
+    budget: float = 0.15
     """Rows that may be sent again, as a share of all rows. Beyond it, and while many calls fail, none is."""
 
     def __post_init__(self) -> None:

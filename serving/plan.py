@@ -145,16 +145,14 @@ def candidates(k: int, replicas: int, objective: Objective) -> dict[str, dict[st
         label = f"k={k},n={k + spare},wait_for={code['wait_for']}"
         found[f"letcc:{label}"] = {"kind": "letcc", **code}
         found[f"letcc:{label},systematic=true"] = {"kind": "letcc", "systematic": True, **code}
-    n = k + min(spare, max(1, k // 4))
-    found[f"layered:k={k},n={n}"] = {
-        "kind": "layered",
-        "k": k,
-        "n": n,
-        "wait_for": max(1, n - 2),
-        "objective_ms": round(0.9 * objective.latency_ms, 1),
-        "percentile": 90.0,
-        "budget": 0.15,
-    }
+    for n in sorted({k + 1, k + min(spare, max(1, k // 4))}):
+        found[f"layered:k={k},n={n}"] = {
+            "kind": "layered",
+            "k": k,
+            "n": n,
+            "wait_for": max(1, k // 2),
+            "objective_ms": round(0.95 * objective.latency_ms, 1),
+        }
     return found
 
 
