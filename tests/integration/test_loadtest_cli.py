@@ -169,6 +169,8 @@ def test_a_folder_that_cannot_be_made_is_found_before_the_run(tmp_path):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_stops_the_server_too(tmp_path, number, status):
     code = (
+        # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "import sys; from loadtest import cli, stack;"
         f"stack.SERVE_COMMAND = (sys.executable, {STAND_IN!r}, 'good'); cli.loadtest_app()"
     )
