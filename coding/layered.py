@@ -93,9 +93,11 @@ class LayeredParams(SplineParams):
     objective has passed."""
     n: int = 9
     """Tasks of a full group, N, each on a replica of its own; at least k. Copies of late rows go to whoever is free."""
-    wait_for: int = 4
-    """Arrivals from which rows are decoded that are late even at the objective. Few keep the objective at any load, and
-    more decode better."""
+    wait_for: int = 8
+    """Arrivals from which a row is decoded that no replica can answer exactly any more."""
+    floor: int | None = None
+    """Arrivals from which rows are decoded that are late even at the objective; null means half of k, rounded up. Few
+    keep the objective at any load, and more decode better."""
     objective_ms: float = 200.0
     """What is missing so long after its group was sent is decoded, milliseconds; before that answers are exact."""
     delay_ms: float = 100.0

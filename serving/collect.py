@@ -42,12 +42,14 @@ class Collector:
 
     Args:
         scheme: the group's.
-        patient: before `on_objective`, answer a slot only by an arrival that is exact for it, as long as one may come.
+        patient: before `on_objective`, answer a slot only by an arrival that is exact for it, as long as one may come;
+            after it, from as few arrivals as at the deadline.
     """
 
     def __init__(self, scheme: Scheme, *, patient: bool = False) -> None:
         self._scheme = scheme
         self._patient = patient
+        self._content = False
         self._exact = {task.index: task.exact for task in scheme.tasks}
         self._serves = {task.index: task.serves for task in scheme.tasks}
         self._delayed = {task.index for task in scheme.tasks if task.delay_s > 0}
@@ -97,8 +99,8 @@ class Collector:
         return self._close(answer=answer, degraded=answer, fail=due - answer)
 
     def on_objective(self) -> Progress:
-        """No more patience: from now on slots are answered as soon as the scheme can."""
-        self._patient = False
+        """No more patience: from now on slots are answered as soon as the scheme can at all."""
+        self._patient, self._content = False, True
         return self._review()
 
     def on_withdrawn(self, slots: Iterable[int]) -> Progress:
@@ -110,15 +112,15 @@ class Collector:
         """What follows from the arrivals and failures so far."""
         answer = self._open & self._answerable()
         rest = self._open - answer
-        degraded: set[int] = set()
+        degraded = set(answer - self._scheme.answerable(self._arrived)) if self._content else set()
         if rest and not self._outstanding:
-            degraded = rest & self._scheme.answerable(self._arrived, at_deadline=True)
+            degraded |= rest & self._scheme.answerable(self._arrived, at_deadline=True)
         reachable = self._scheme.answerable(self._arrived | self._outstanding, at_deadline=True)
         return self._close(answer=answer | degraded, degraded=degraded, fail=rest - degraded - reachable)
 
     def _answerable(self) -> frozenset[int]:
         """What may be answered now from the arrivals."""
-        answerable = self._scheme.answerable(self._arrived)
+        answerable = self._scheme.answerable(self._arrived, at_deadline=self._content)
         if not self._patient or not answerable:
             return answerable
         worth_waiting_for = self._exactly(self._outstanding) - self._exactly(self._arrived)

@@ -150,7 +150,7 @@ def candidates(k: int, replicas: int, objective: Objective) -> dict[str, dict[st
             "kind": "layered",
             "k": k,
             "n": n,
-            "wait_for": max(1, k // 2),
+            "wait_for": n - 1,
             "objective_ms": round(0.95 * objective.latency_ms, 1),
         }
     return found
