@@ -19,6 +19,15 @@ JsonOption = Annotated[
     str | None,
     typer.Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output."),
 ]
+SampleInputsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE|SLICE",
+        help="Sample inputs, .npy or .npz of shape (rows, ...), or mnist or cifar10.",
+        show_default="the slice of a builtin model's dataset",
+    ),
+]
 
 
 @contextmanager

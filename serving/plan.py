@@ -151,7 +151,7 @@ def candidates(k: int, replicas: int, objective: Objective) -> dict[str, dict[st
             "k": k,
             "n": n,
             "wait_for": n - 1,
-            "objective_ms": round(0.95 * objective.latency_ms, 1),
+            "objective_ms": 0.95 * objective.latency_ms,
         }
     return found
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line
+from models.options import JsonOption, SampleInputsOption, SeedOption, ThreadsOption, errors_in_one_line
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
 
@@ -42,14 +42,7 @@ def plan(
     ],
     config: ConfigOption = None,
     overrides: SetOption = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|SLICE",
-            help="Sample inputs, .npy or .npz of shape (rows, ...), or mnist or cifar10.",
-            show_default="the slice of a builtin model's dataset",
-        ),
-    ] = None,
+    inputs: SampleInputsOption = None,
     rate: Annotated[float, typer.Option(min=1e-6, max=1e6, help="Requests per second.")] = 10.0,
     rows: Annotated[int, typer.Option("--rows-per-request", min=1, max=1024, help="Rows in each.")] = 8,
     percentile: Annotated[float, typer.Option(min=1.0, max=99.99, help="Of the objective.")] = 99.9,

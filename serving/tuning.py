@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from models.files import require_writable
-from models.options import JsonOption, SeedOption, ThreadsOption, errors_in_one_line, reason
+from models.options import (
+    JsonOption,
+    SampleInputsOption,
+    SeedOption,
+    ThreadsOption,
+    errors_in_one_line,
+    reason,
+)
 from models.sources import files_of
 from serving.cli import ConfigOption, SetOption, configuration_file
 from serving.errors import ConfigError
@@ -102,14 +109,7 @@ class Destination:
 def tune(
     config: ConfigOption = None,
     overrides: SetOption = None,
-    inputs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|SLICE",
-            help="Sample inputs, .npy or .npz of shape (rows, ...), or mnist or cifar10.",
-            show_default="the slice of a builtin model's dataset",
-        ),
-    ] = None,
+    inputs: SampleInputsOption = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a new configuration file with the choice.")
     ] = None,

@@ -217,6 +217,12 @@ def test_planted_cases_are_recognised(kind, calls, rate, objective) -> None:
     assert best_of(calls, rate, objective) == kind
 
 
+def test_an_objective_that_nothing_can_keep_is_no_bad_configuration() -> None:
+    settings = load(None, {}, ["replicas.count=12"]).settings
+    for scheme in candidates(8, 12, Objective(0.001, 99, 1.0)).values():
+        with_scheme(settings, scheme)
+
+
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
