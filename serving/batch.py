@@ -75,6 +75,7 @@ class Batch:
         self._collectors = [Collector(scheme, patient=patient) for _ in groups]
         self._arrivals: list[dict[int, NDArray[Any]]] = [{} for _ in groups]
         self._asked: list[dict[int, Replica]] = [{} for _ in groups]
+        self._erased: list[list[int]] = [[] for _ in groups]
         self._flight: Flight | None = None
         self._errors: list[list[TransportError]] = [[] for _ in groups]
         self._checked: set[int] = set()
@@ -155,6 +156,7 @@ class Batch:
         for position, seats in enumerate(placement):
             erased = [task.index for task, seat in zip(prompt, seats, strict=True) if not seat.usable]
             if erased:
+                self._erased[position] = erased
                 self._obey(position, self._collectors[position].on_failure(erased))
 
     def _end_patience(self) -> None:
@@ -182,7 +184,7 @@ class Batch:
         arrivals = self._arrivals[position]
         decoded = self._scheme.decode(arrivals, progress.answer)
         outputs = self._stages.domain.to_client(decoded.outputs)
-        missing = self._names(position, self._asked[position].keys() - arrivals.keys())
+        late = self._asked[position].keys() - arrivals.keys()
         wrong = self._check(position, decoded.wrong)
         tasks = self._scheme.tasks
         believed = [tasks[task] for task in sorted(arrivals) if task not in wrong]
@@ -190,10 +192,12 @@ class Batch:
         for index, slot in enumerate(decoded.slots):
             if slot in progress.answer:
                 own = [task for task in believed if slot in task.exact]
+                # An exact answer was waited for from those alone that could give it.
+                missing = [task for task in late if not own or slot in tasks[task].exact]
                 provenance = Provenance(
                     obtained=self._obtained(slot, own),
                     replicas_used=len(own) or sum([slot in task.serves for task in believed]),
-                    missing=missing,
+                    missing=self._names(position, missing),
                     wrong=wrong_names,
                     degraded=slot in progress.degraded,
                     error_estimate=float(decoded.error[index, 0]),
@@ -254,4 +258,7 @@ class Batch:
         return TooFewReplicas(f"too many replicas failed: {self._tally(position)}{detail}", retry_after_s=1.0)
 
     def _tally(self, position: int) -> str:
-        return f"{len(self._arrivals[position])} of {len(self._asked[position])} replicas had answered"
+        asked = self._asked[position]
+        unfit = len(self._erased[position])
+        others = f", {unfit} were not fit to be asked" if unfit else ""
+        return f"{len(self._arrivals[position])} of {len(asked)} replicas had answered{others}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,9 @@ def service_time(text: str, compute_ms: float, seed: int) -> ServiceTime:
 
 def _of_trace(path: Path, compute_s: float, seed: int) -> ServiceTime:
     try:
-        measured = np.loadtxt(path, ndmin=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of empty files, which are refused below
+            measured = np.loadtxt(path, ndmin=1)
     except (OSError, ValueError) as error:
         raise BadOption(
             f"--latency must name a file of milliseconds, one on each line; {path}: {error}"
@@ -222,7 +225,7 @@ def reason(order: Sequence[Candidate], objective: Objective) -> str:
     elif rival.simulated.sent - best.simulated.sent >= _AS_LOADED:
         why = f"as accurate as {rival.label} at less load ({rival.simulated.sent:.2f} calls per row)"
     else:
-        why = f"as accurate as {rival.label} at the same load, and quicker"
+        why = f"as accurate as {rival.label} at the same load, and no slower"
     return f"{found}. It is {why}"
 
 

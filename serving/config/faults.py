@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class _Strict(BaseModel):
     """Frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class NoDelay(_Strict):

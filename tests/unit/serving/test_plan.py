@@ -114,6 +114,8 @@ def test_service_times_have_the_mean_that_they_say(tmp_path, monkeypatch, text, 
         ("constant:soon", "--latency constant:soon: ms: "),
         ("lognormal:50", "sigma: Field required"),
         ("constant:-1", "ms: Input should be greater than or equal to 0"),
+        ("constant:inf", "ms: Input should be a finite number"),
+        ("trace:empty.txt", "empty.txt is another"),
         ("trace:absent.txt", "absent.txt"),
         ("trace:bad.txt", "bad.txt"),
         ("trace:negative.txt", "none below 0"),
@@ -122,6 +124,7 @@ def test_service_times_have_the_mean_that_they_say(tmp_path, monkeypatch, text, 
 )
 def test_bad_latencies_are_refused(tmp_path, monkeypatch, text, message) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("empty.txt").touch()
     Path("bad.txt").write_text("ten\n")
     Path("negative.txt").write_text("-1\n")
     Path("table.txt").write_text("1 2\n3 4\n")
