@@ -258,7 +258,7 @@ class Batch:
         return TooFewReplicas(f"too many replicas failed: {self._tally(position)}{detail}", retry_after_s=1.0)
 
     def _tally(self, position: int) -> str:
-        asked = self._asked[position]
+        asked = set(self._asked[position].values())
         unfit = len(self._erased[position])
         others = f", {unfit} were not fit to be asked" if unfit else ""
         return f"{len(self._arrivals[position])} of {len(asked)} replicas had answered{others}"

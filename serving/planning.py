@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 _STANDARD_OUTPUT = "-"
 _MARKERS = ("o", "s", "^", "D")
 """Tell the variants of one kind apart, and are hollow, for some lie on each other."""
+_OURS = "# Written by `unstraggle plan`."
 _FILES = ("plan.json", "plan.png", "config.yaml")
 
 
 def plan(
     objective_ms: Annotated[
-        float, typer.Option("--objective-ms", min=0.001, help="The longest latency at the percentile.")
+        float,
+        typer.Option("--objective-ms", min=0.001, max=1e7, help="The longest latency at the percentile."),
     ],
     latency: Annotated[
         str,
@@ -50,7 +52,8 @@ def plan(
         float, typer.Option(min=0.0, max=1.0, help="Least share of answers that are the uncoded model's.")
     ] = 0.95,
     compute_ms: Annotated[
-        float, typer.Option("--compute-ms", min=0.0, help="Added to each call, as for the model itself.")
+        float,
+        typer.Option("--compute-ms", min=0.0, max=1e7, help="Added to each call, as for the model itself."),
     ] = 0.0,
     requests: Annotated[int, typer.Option(min=100, max=1_000_000, help="Simulated requests.")] = 2000,
     groups: Annotated[int, typer.Option(min=10, max=100_000, help="Random groups for accuracies.")] = 200,
@@ -76,6 +79,7 @@ def plan(
 
 
 def _require_places(json: str | None, out: Path | None) -> None:
+    from models.errors import BadOption
     from models.experiments.figure import require_matplotlib
     from models.files import require_folder, require_writable
 
@@ -87,6 +91,11 @@ def _require_places(json: str | None, out: Path | None) -> None:
         require_folder("--out", out)
         for name in _FILES:
             require_writable("--out", out / name)
+        mine = out / "config.yaml"
+        if mine.is_file() and not mine.read_text(errors="replace").startswith(_OURS):
+            raise BadOption(
+                f"--out must name a folder of its own; {mine} was not written by this command, and would be lost"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,7 @@ def _plan(
     model: _Model, objective: Objective, load: Load, latency: str, compute_ms: float
 ) -> tuple[list[Candidate], dict[str, Any]]:
     """All candidates, the best first, and what was asked."""
+    from models.errors import DataError
     from models.experiments.output import progress_bar
     from models.runner import ModelRunner
     from models.sample_inputs import require_fit, sample_inputs
@@ -117,11 +127,18 @@ def _plan(
             f"replicas.kind must be local, for model.source is run on this machine; got {settings.replicas.kind}: "
             "add --set replicas.kind=local, with replicas.count as many as there are"
         )
+    if settings.deadline_ms < objective.latency_ms:
+        raise ConfigError(
+            f"deadline_ms must be at least --objective-ms, {objective.latency_ms:g}, for later answers are errors; "
+            f"got {settings.deadline_ms:g}"
+        )
     calls = service_time(latency, compute_ms, load.seed)
     sample = sample_inputs(model.inputs, settings.model.source)
     runner = ModelRunner(settings.model.source, model.threads)
     require_fit(sample, runner.spec)
     k = settings.scheme.k if settings.scheme.k > 1 else 8
+    if len(sample.rows) < k:
+        raise DataError(f"--inputs must hold at least k = {k} rows; got {len(sample.rows)}")
     schemes = candidates(k, settings.replicas.count, objective)
     tried = []
     with progress_bar("simulating", len(schemes) * load.requests) as advance:
@@ -180,7 +197,7 @@ def _publish(
         write_whole(out / "plan.json", text.encode())
         _draw(rows, asked).savefig(out / "plan.png")
         settings = yaml.safe_dump(order[0].settings.model_dump(mode="json"), sort_keys=False)
-        write_whole(out / "config.yaml", f"# {why}.\n{settings}".encode())
+        write_whole(out / "config.yaml", f"{_OURS}\n# {why}.\n{settings}".encode())
         typer.echo(
             f"written to {out}; serve it with: unstraggle serve --config {out / 'config.yaml'}", err=True
         )

@@ -196,4 +196,8 @@ def default_output(metadata: ModelMetadata, settings: Settings) -> NDArray[Any] 
             f"default_answer must have one value for each of a row's outputs, shape {list(shape)} of model "
             f"{metadata.name!r}; got {len(values)}"
         )
-    return np.array(values).reshape(shape).astype(DATATYPES[output.datatype].dtype)
+    with np.errstate(over="ignore"):
+        answer: NDArray[Any] = np.array(values).reshape(shape).astype(DATATYPES[output.datatype].dtype)
+    if np.issubdtype(answer.dtype, np.floating) and not np.isfinite(answer).all():
+        raise ConfigError(f"default_answer must be finite as {output.datatype}; got {list(values)}")
+    return answer

@@ -84,5 +84,9 @@ def test_it_must_fit_the_output() -> None:
     assert fits.dtype == np.float32
     with pytest.raises(ConfigError, match=r"one value for each .* shape \[3\] of model 'double'; got 2"):
         default_output(METADATA, Settings(default_answer=(0.1, 0.2)))
+    with pytest.raises(
+        ConfigError, match=r"default_answer must be finite as FP32; got \[1e\+39, 0\.0, 0\.0\]"
+    ):
+        default_output(METADATA, Settings(default_answer=(1e39, 0.0, 0.0)))
     with pytest.raises(ConfigError, match=r"default_answer.*finite, got nan"):
         load(None, {}, ["default_answer=[.nan]"])

@@ -254,10 +254,15 @@ def test_the_command_writes_a_plan_that_can_be_served(alone) -> None:
         (["--out", "file/x"], "--out must name a folder that can be written to"),
         (["--out", "x", "--json", "x/plan.png"], "--json must not be the file of --out, plan.png"),
         (["--inputs", "cifar10"], "rows of shape"),
+        (["--inputs", "few.npy"], "--inputs must hold at least k = 8 rows; got 3"),
+        (["--out", "."], "config.yaml was not written by this command, and would be lost"),
+        (["--set", "deadline_ms=100"], "deadline_ms must be at least --objective-ms, 200, "),
     ],
 )
 def test_bad_input_is_one_line(alone, arguments, message) -> None:
     Path("file").touch()
+    Path("config.yaml").write_text("# mine\n")
+    np.save("few.npy", load_slice("mnist").images[:3])
     outcome = CliRunner().invoke(app, ["plan", "--objective-ms", "200", *FAST, *arguments])
     assert outcome.exit_code == 2
     assert outcome.stderr.splitlines()[-1].startswith("unstraggle plan: ")
