@@ -233,7 +233,7 @@ def _show(rows: list[dict[str, Any]], asked: dict[str, Any]) -> None:
 
 
 def _draw(rows: list[dict[str, Any]], asked: dict[str, Any]) -> Figure:
-    """Accuracy against the 99.9th percentile; the corner that keeps the objective is shaded."""
+    """Accuracy against the 99.9th percentile, with lines for what is asked of both."""
     from models.experiments.figure import COLOURS, decorate, new_figure
 
     figure, grid = new_figure(

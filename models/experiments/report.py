@@ -51,8 +51,8 @@ def require_places(name: str, json_file: str | None, folder: Path | None) -> Non
     """
     page = None if folder is None else folder / "README.md"
     if json_file not in (None, STANDARD_OUTPUT):
-        pages = {} if folder is None else {"--out": page, "--out ": folder / f"{name}.png"}
-        require_writable("--json", Path(json_file), others=pages)
+        others = {} if folder is None else {"--out": page, "the picture of --out": folder / f"{name}.png"}
+        require_writable("--json", Path(json_file), others=others)
     if folder is None or page is None:
         return
     require_folder("--out", folder)
